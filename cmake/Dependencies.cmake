@@ -1,0 +1,46 @@
+# Third-party libraries, each with the Debian package that brings it.
+
+function(gau_require found package what)
+  if(NOT ${found})
+    message(FATAL_ERROR "gau: ${what} was not found. On Debian or Ubuntu: apt-get install ${package}")
+  endif()
+endfunction()
+
+find_package(OpenMP COMPONENTS CXX)
+gau_require(OpenMP_CXX_FOUND "g++" "OpenMP")
+find_package(fmt QUIET)
+gau_require(fmt_FOUND libfmt-dev "fmt")
+find_package(CLI11 QUIET)
+gau_require(CLI11_FOUND libcli11-dev "CLI11")
+find_package(tomlplusplus QUIET)
+gau_require(tomlplusplus_FOUND libtomlplusplus-dev "toml++")
+find_package(nlohmann_json QUIET)
+gau_require(nlohmann_json_FOUND nlohmann-json3-dev "nlohmann-json")
+find_package(ZLIB QUIET)
+gau_require(ZLIB_FOUND zlib1g-dev "zlib")
+
+# Found by header and library: their CMake or pkg-config files ask for more than is needed, or do not exist.
+function(gau_find target package header library)
+  cmake_parse_arguments(ARG "" "" "SUFFIXES" ${ARGN})
+  find_path(${target}_INCLUDE ${header} PATH_SUFFIXES ${ARG_SUFFIXES})
+  gau_require(${target}_INCLUDE ${package} ${header})
+  add_library(${target} INTERFACE)
+  target_include_directories(${target} SYSTEM INTERFACE ${${target}_INCLUDE})
+  if(library)
+    find_library(${target}_LIBRARY ${library} PATH_SUFFIXES ${ARG_SUFFIXES})
+    gau_require(${target}_LIBRARY ${package} "lib${library}")
+    target_link_libraries(${target} INTERFACE ${${target}_LIBRARY})
+  endif()
+endfunction()
+
+gau_find(gau_dnnl libdnnl-dev oneapi/dnnl/dnnl.hpp dnnl)
+gau_find(gau_hdf5 libhdf5-dev hdf5.h hdf5 SUFFIXES hdf5/serial)
+gau_find(gau_xxhash libxxhash-dev xxhash.h xxhash)
+gau_find(gau_zstd libzstd-dev zstd.h zstd)
+gau_find(gau_random123 librandom123-dev Random123/philox.h "")
+
+# A parallel HDF5 brings MPI into every file; the serial one is what the design needs.
+file(STRINGS ${gau_hdf5_INCLUDE}/H5pubconf.h gau_hdf5_parallel REGEX "^#define H5_HAVE_PARALLEL 1")
+if(gau_hdf5_parallel)
+  message(FATAL_ERROR "gau: ${gau_hdf5_INCLUDE} is the parallel HDF5. apt-get install libhdf5-dev brings the serial one; set gau_hdf5_INCLUDE and gau_hdf5_LIBRARY to it.")
+endif()

@@ -1,0 +1,71 @@
+// GAU-α: embedding, N gated attention units, tied head. The whole forward pass is Model::hidden() and Model::logits().
+//
+//   h0 = rms(dropout(word[id] + type[t]));  x = rms(x + dropout(gau(x)))  N times;  logits = dropout(x) · wordᵀ
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "autograd/variable.h"
+#include "layers/context.h"
+#include "layers/flat_parameters.h"
+#include "layers/gau_layer.h"
+#include "layers/model_config.h"
+#include "layers/planner.h"
+
+namespace gau {
+
+struct ModelInputs {
+  Tensor ids;        ///< i32 [B, L]
+  Tensor types;      ///< i32 [B, L]; undefined: all 0
+  Tensor key_mask;   ///< i32 [B, L]; undefined: no padding
+  Tensor positions;  ///< f64 [B, L]; undefined: 0, 1, 2, …
+  /// i32 [M]: flat positions b · L + i whose hidden rows are wanted, ascending; trailing -1 are padding. Undefined: all rows.
+  /// The last layer computes only these.
+  Tensor rows;
+  std::int64_t nominal_length = 0;  ///< see BatchLayout
+};
+
+/// Loss of a batch: sums, so that shards, micro-batches and ranks add up exactly.
+struct MaskedLoss {
+  Variable sum;         ///< f64 [1]: Σ cross-entropy in nats over labelled rows
+  Tensor row_loss;      ///< f64 [M]
+  Tensor predicted;     ///< i32 [M]
+  std::int64_t count = 0;    ///< labelled rows
+  std::int64_t correct = 0;  ///< of them, predicted right
+};
+
+class Model {
+ public:
+  /// Parameters are allocated, not initialised.
+  explicit Model(const ModelConfig& config, DType dtype = DType::kF32);
+
+  const ModelConfig& config() const { return config_; }
+  DType dtype() const { return dtype_; }
+  FlatParameters& parameters() { return parameters_; }
+  const FlatParameters& parameters() const { return parameters_; }
+
+  /// Truncated normal of methods.md section 1, γ by config.attention.init_gamma, learned scales. A function of (config, seed).
+  void initialize(std::uint64_t seed);
+
+  /// Hidden states [B, L, H], or [M, H] with inputs.rows. `observer` is told the output of the embedding (index 0) and of each layer.
+  Variable hidden(const Context& context, const ModelInputs& inputs, Planner& planner,
+                  const std::function<void(std::int64_t, const Variable&)>& observer = {}) const;
+  /// Logits of hidden rows: x [..., H] -> [..., V], after the head's dropout. `rows` as in ModelInputs, for its random keys.
+  Variable logits(const Context& context, const Variable& x, std::int64_t length, const Tensor& rows) const;
+  /// hidden() at inputs.rows, logits, cross-entropy against labels i32 [M] (negative: no label).
+  MaskedLoss masked_loss(const Context& context, const ModelInputs& inputs, const Tensor& labels, Planner& planner) const;
+  /// Attention weights [B, L, L] of every layer, without dropout.
+  std::vector<Tensor> attention(const ModelInputs& inputs, Planner& planner) const;
+
+ private:
+  ModelConfig config_;
+  DType dtype_;
+  FlatParameters parameters_;
+  std::vector<GauLayer> layers_;
+  Variable word_, type_, decoder_;
+};
+
+}  // namespace gau
