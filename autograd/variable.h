@@ -16,6 +16,12 @@
 
 namespace gau {
 
+/// Gradients of an op's inputs from those of its outputs. `grads` has one entry an output, undefined where no gradient reached
+/// it. `needed[i]` tells whether input i wants one; entries that are not needed may stay undefined, as may zero ones. The
+/// closure captures tensors, never variables. A returned tensor belongs to the caller: it must not share storage with `grads`
+/// unless it is handed back whole and unchanged.
+using BackwardFunction = std::function<std::vector<Tensor>(std::span<const Tensor> grads, std::span<const char> needed)>;
+
 struct Node;
 
 class Variable {
@@ -38,18 +44,12 @@ class Variable {
   void clear_grad();
 
  private:
-  friend std::vector<Variable> record(const char*, std::vector<Tensor>, std::vector<Variable>,
-                                      std::function<std::vector<Tensor>(std::span<const Tensor>, std::span<const char>)>);
+  friend std::vector<Variable> record(const char*, std::vector<Tensor>, std::vector<Variable>, BackwardFunction);
   friend void backward(const Variable&, const std::function<void()>&);
+  friend struct Node;
   struct State;
   std::shared_ptr<State> state_;
 };
-
-/// Gradients of an op's inputs from those of its outputs. `grads` has one entry an output, undefined where no gradient reached
-/// it. `needed[i]` tells whether input i wants one; entries that are not needed may stay undefined, as may zero ones. The
-/// closure captures tensors, never variables. A returned tensor belongs to the caller: it must not share storage with `grads`
-/// unless it is handed back whole and unchanged.
-using BackwardFunction = std::function<std::vector<Tensor>(std::span<const Tensor> grads, std::span<const char> needed)>;
 
 /// Makes the outputs of an op. The graph is extended only when some input requires a gradient and no NoGrad scope is open.
 std::vector<Variable> record(const char* op, std::vector<Tensor> values, std::vector<Variable> inputs,

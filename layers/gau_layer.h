@@ -21,7 +21,7 @@ namespace gau {
 /// takes them.
 struct QueryRows {
   Tensor flat;       ///< i32 [M]: b · L + i ascending, -1 padding; undefined: all rows
-  Tensor grouped;    ///< i32 [B · R]: the row of `flat` shown at (b, r), -1 none
+  Tensor grouped;    ///< i32 [B · R]: the flat row b · L + i shown at (b, r), -1 none
   Tensor positions;  ///< i32 [B, R]: position i of that row in its sequence, -1 none
   Tensor ungroup;    ///< i32 [M]: where row m of `flat` lies in [B · R], -1 for padding
   bool all() const { return !flat.defined(); }
