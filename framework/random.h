@@ -37,6 +37,8 @@ struct RandomKey {
 
   /// The 64-bit Philox key: seed and step mixed by a bijective hash of each.
   std::uint64_t key() const;
+  /// Fourth word of every counter: site in the high 8 bits, layer in the low 24.
+  std::uint32_t stream() const;
   /// 128 bits at (a, b, c); site and layer fill the fourth word of the counter.
   std::array<std::uint32_t, 4> draw(std::uint32_t a, std::uint32_t b, std::uint32_t c) const;
   /// Uniform in [0, 1) with 53 bits.
