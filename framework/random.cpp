@@ -74,7 +74,7 @@ std::uint64_t permute(std::uint64_t index, std::uint64_t n, const RandomKey& key
   // A balanced Feistel network permutes the smallest even power of two that holds n; a walk along its cycle comes back into
   // {0, …, n-1} after fewer than four steps on average, and is a permutation there again.
   constexpr std::uint32_t kFeistelRounds = 6;
-  const int bits = std::max(std::bit_width(n - 1), 2);
+  const int bits = std::max(static_cast<int>(std::bit_width(n - 1)), 2);
   const int half = (bits + 1) / 2;
   const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
   const std::uint64_t round_key = key.key();
