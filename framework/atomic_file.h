@@ -1,0 +1,38 @@
+// Files that are there whole or not at all: written under a temporary name in the same directory, synced, renamed.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace gau {
+
+/// A file being made under a temporary name beside `path`. Unless publish() is reached, nothing remains of it and `path` is as
+/// it was before. Temporaries of writers on this machine that were killed are removed when the same path is written again.
+class TemporaryFile {
+ public:
+  /// Makes the empty temporary file. Throws Error(kIo) with path and errno text, also when `path` is a directory or a device.
+  explicit TemporaryFile(const std::string& path);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  /// Where to write.
+  const std::string& name() const { return name_; }
+  /// Where it will be: `path` with symbolic links followed.
+  const std::string& target() const { return target_; }
+  /// Syncs the file, renames it over target(), syncs the directory. Throws Error(kIo) with path and errno text.
+  void publish();
+
+ private:
+  std::string target_;
+  std::string name_;
+  bool published_ = false;
+};
+
+/// Writes all of `bytes` to `path`, or throws Error(kIo) and leaves `path` as it was.
+void write_file(const std::string& path, std::string_view bytes);
+
+/// Flushes a file or a directory to the disk. Throws Error(kIo) with path and errno text.
+void sync_path(const std::string& path);
+
+}  // namespace gau
