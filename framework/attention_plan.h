@@ -1,9 +1,9 @@
 // AttentionPlan: what a layer's attention is, as plain data. Every method of length extrapolation fills one; kernels read it
 // and never see a method's name.
 //
-// The logit of query i and key j is  q_r(i) · k_r(j) + bias(i, j)  for visible pairs, where r is the region of the pair and
-// q_r, k_r are q and k under that region's rotation. Scales (1/√d, cosine s, temperature) are folded into q before.
-// Distance is Δ = i - j: positive when the key is on the left.
+// The logit of query i and key j is  a(|Δ|) · q_r(i) · k_r(j) + m(|Δ|) + bias(i, j)  for visible pairs, where r is the region
+// of the pair, q_r, k_r are q and k under that region's rotation, and a = 1, m = 0 unless the plan has a distance law. Scales
+// (1/√d, cosine s, temperature) are folded into q before. Distance is Δ = i - j: positive when the key is on the left.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +48,10 @@ struct AttentionPlan {
   double slope_left = 0;
   double slope_right = 0;
 
+  // --- a law of the distance (scale-invariant attention), both [L] in the type of q, or undefined: a and m at |Δ|
+  Tensor distance_scale;
+  Tensor distance_shift;
+
   /// [B, L] in the type of q: what row i of q is multiplied by (1/√d or cosine s, times the temperature).
   Tensor row_factor;
   /// An upper bound of |q · k| over all pairs, or infinity when none is known (cosine attention knows it).
@@ -68,6 +72,7 @@ struct AttentionPlan {
     return delta > 0 ? -slope_left * static_cast<double>(delta) : slope_right * static_cast<double>(delta);
   }
   bool has_far() const { return near_limit != kUnlimited; }
+  bool has_distance_law() const { return distance_scale.defined(); }
   bool has_bias() const { return slope_left != 0 || slope_right != 0; }
   /// True when every row sees every key.
   bool sees_all(std::int64_t length) const { return !mask_diagonal && window >= length - 1; }

@@ -4,6 +4,7 @@
 // `rerope:w=32;clamp=7`. What is not said comes from the model.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -26,7 +27,8 @@ enum class PositionKind {
   kWindow,
   kStreaming,
   kLmInfinite,
-  kHwfa,
+  kHwfa,    ///< windowed layers with RoPE, the last one full and without
+  kHwfa2,   ///< windowed layers with RoPE, the middle one full, with RoPE (ReRoPE beyond L_train)
   kPose,    ///< trains RoPE on skipped positions; RoPE at evaluation
   kRandom,  ///< trains RoPE on sorted random positions; RoPE at evaluation
 };
@@ -55,6 +57,9 @@ struct Method {
   std::optional<PositionTerm> position;  ///< nothing: the model's own
   std::optional<LawTerm> law;            ///< nothing: the model's own
   std::optional<double> cosine_scale;    ///< nothing: the model's own
+  /// |Δ| ≤ window besides what the position term masks: [attention] window, set by resolve() for the model's own position. 0:
+  /// none.
+  std::int64_t window = 0;
 };
 
 /// One entry. Throws Error(kUsage) for an unknown name (with the nearest known one), an unknown or doubled value, nonsense
@@ -62,12 +67,17 @@ struct Method {
 Method parse_method(std::string_view entry);
 /// A comma-separated list; "all" stands for every evaluation method that the model can take.
 std::vector<Method> parse_methods(std::string_view list, const ModelConfig& model);
-/// A single position or law term, as in a configuration; throws Error(kData).
+/// A single position or law term, as in a configuration; throws Error(kData). parse_law() takes "default" as "none":
+/// model_law() is what it stands for.
 PositionTerm parse_position(std::string_view term);
 LawTerm parse_law(std::string_view term);
+/// The law that the model is trained with: [attention] law, where "default" is logn for hwfa and hwfa2 and none otherwise.
+LawTerm model_law(const ModelConfig& model);
 
-/// Fills in what the entry leaves to the model, and refuses what this model cannot do (Error(kUsage) with the reason: no L_train,
-/// L_train 1 with InfoScale, ALiBi asked of a model trained with RoPE is allowed but …).
+/// Fills in what the entry leaves to the model, every default that depends on L_train or on the number of layers included, and
+/// refuses what this model cannot do (Error(kUsage) with the reason: no L_train, L_train 1 with InfoScale, cosscale without
+/// cosine attention, NoPE in every layer, …). A method of training (ALiBi, HWFA) asked of a model trained otherwise is a
+/// warning. Resolving twice changes nothing.
 Method resolve(const Method& method, const ModelConfig& model);
 
 /// Names by edit distance, for "did you mean": the closest of `known`, or "" when none is near.

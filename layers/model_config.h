@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace gau {
 
@@ -12,7 +13,7 @@ enum class AttentionKind {
   kKeyNorm,  ///< q·k / ‖k‖, without 1/√d
 };
 
-/// How γ of q and k starts (methods.md, section 4).
+/// How γ of q and k starts (docs/methods.md).
 enum class InitGamma {
   kDefault,  ///< signs for cosine layers with RoPE, ones everywhere else
   kOnes,
@@ -20,16 +21,25 @@ enum class InitGamma {
   kNormal,  ///< independent standard normal
 };
 
+/// Fitted factors of the law `calibrated`: what multiplies the logits of each layer at one length.
+struct Calibration {
+  std::int64_t length = 0;
+  std::vector<double> factors;  ///< one a layer
+};
+
 struct AttentionConfig {
   AttentionKind kind = AttentionKind::kDot;
   double scale = 32;         ///< s of cosine attention
   bool learn_scale = false;  ///< s is a parameter of each layer, starting at `scale`
   double scale_warmup = 0;   ///< steps (below 1: a fraction of all) over which s grows from 4 to `scale`
-  std::string law = "none";       ///< a law term of interface.md, used in training and, by default, in evaluation
+  /// A law term, used in training and, by default, in evaluation; "default": logn for hwfa and hwfa2, none otherwise.
+  std::string law = "default";
   std::string position = "rope";  ///< a position term
   std::int64_t window = 0;        ///< |Δ| ≤ window in every layer when training; 0: no limit
   InitGamma init_gamma = InitGamma::kDefault;
-  std::int64_t train_length = 0;  ///< L_train; 0: not known
+  std::int64_t train_length = 0;         ///< L_train; 0: not known
+  bool mask_diagonal = false;            ///< a token does not see itself
+  std::vector<Calibration> calibration;  ///< of the law `calibrated`, one entry a length; empty: never fitted
 };
 
 struct ModelConfig {
