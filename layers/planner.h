@@ -1,6 +1,8 @@
-// Planner: turns a method into the AttentionPlan of each layer for a batch. The one place that knows what a method's name means.
+// Planner: turns a method into the AttentionPlan of each layer for a batch. The one place that knows what a method's name
+// means.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -27,18 +29,29 @@ class Planner {
 
   const Method& method() const { return method_; }
   /// The plan of layer `layer` (0-based). `cosine_scale` replaces s when it is above 0 (a warm-up of s). When the layer's s is
-  /// learned, row_factor leaves s out.
+  /// learned, row_factor leaves s out; ssmax gives ln l, without the learned s of the layer. Throws Error(kUsage) for what the
+  /// method cannot do with this batch: positions of its own with far regions, `calibrated` at a length it was not fitted for.
   AttentionPlan plan(std::int64_t layer, const BatchLayout& layout, double cosine_scale = 0);
-  /// Valid keys that each row sees, i64 values in a [B, L] f64 tensor, under `plan`'s mask.
+  /// Valid keys that each row sees under `plan`'s mask: whole numbers in an f64 tensor [B, L].
   static Tensor visible_keys(const AttentionPlan& plan, const BatchLayout& layout);
 
  private:
-  struct Tables;
-  RotaryTable table(const std::vector<double>& positions, const std::vector<double>& frequencies, double magnitude) const;
+  const AttentionPlan& geometry(std::int64_t layer, const BatchLayout& layout);
+  /// The rotation at the samples' own positions; the last one is kept, since all layers of a step ask for the same.
+  const RotaryTable& own_table(std::int64_t layer, const BatchLayout& layout);
+  double base_scale(double cosine_scale) const;
+  double calibrated_factor(std::int64_t layer, std::int64_t nominal) const;
+  /// The factor of each row on top of the base, in double, [B · L].
+  std::vector<double> law_factors(std::int64_t layer, const BatchLayout& layout, const AttentionPlan& plan);
 
   ModelConfig model_;
   Method method_;
   DType dtype_;
+  std::map<std::array<std::int64_t, 3>, AttentionPlan> geometries_;  // by (windowed, length, nominal)
+  std::vector<double> own_positions_;
+  std::int64_t own_nominal_ = 0;
+  RotaryTable own_table_;
+  std::vector<double> temperatures_;  // by number of keys; NaN: not computed yet
 };
 
 }  // namespace gau
