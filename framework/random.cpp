@@ -13,12 +13,6 @@
 namespace gau {
 namespace {
 
-constexpr std::uint64_t kMultiplier0 = 0xD2511F53;
-constexpr std::uint64_t kMultiplier1 = 0xCD9E8D57;
-constexpr std::uint32_t kWeyl0 = 0x9E3779B9;
-constexpr std::uint32_t kWeyl1 = 0xBB67AE85;
-constexpr int kRounds = 10;
-
 // A bijection of 64 bits in which every output bit depends on every input bit: two rounds of xor-shift and odd multiplier.
 std::uint64_t scramble(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
@@ -33,13 +27,13 @@ std::uint64_t low_pair(const std::array<std::uint32_t, 4>& words) { return (std:
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key) {
   auto key0 = static_cast<std::uint32_t>(key);
   auto key1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < kRounds; ++round) {
-    const std::uint64_t product0 = kMultiplier0 * counter[0];
-    const std::uint64_t product1 = kMultiplier1 * counter[2];
+  for (int round = 0; round < PhiloxConstants::kRounds; ++round) {
+    const std::uint64_t product0 = PhiloxConstants::kMultiplier0 * counter[0];
+    const std::uint64_t product1 = PhiloxConstants::kMultiplier1 * counter[2];
     counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<std::uint32_t>(product1),
                static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<std::uint32_t>(product0)};
-    key0 += kWeyl0;
-    key1 += kWeyl1;
+    key0 += PhiloxConstants::kWeyl0;
+    key1 += PhiloxConstants::kWeyl1;
   }
   return counter;
 }

@@ -11,6 +11,15 @@
 
 namespace gau {
 
+/// Philox4x32-10's multipliers, key increments and number of rounds.
+struct PhiloxConstants {
+  static constexpr std::uint64_t kMultiplier0 = 0xD2511F53;
+  static constexpr std::uint64_t kMultiplier1 = 0xCD9E8D57;
+  static constexpr std::uint32_t kWeyl0 = 0x9E3779B9;
+  static constexpr std::uint32_t kWeyl1 = 0xBB67AE85;
+  static constexpr int kRounds = 10;
+};
+
 /// 128 random bits for (key, counter).
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t key);
 
@@ -26,6 +35,7 @@ enum class Site : std::uint32_t {
   kSynthetic = 8,
   kBootstrap = 9,
   kEvaluation = 10,
+  kPositions = 11,
 };
 
 /// One stream: everything in it is a function of (seed, step, site, layer) and a counter of three words.

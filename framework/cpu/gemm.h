@@ -1,0 +1,42 @@
+// Matrix products on plain pointers, one thread a call: what the backend's gemm shares out among threads, and what kernels
+// that run inside a parallel loop call themselves.
+#pragma once
+
+#include <cstdint>
+
+namespace gau::cpu {
+
+/// c = alpha · a b (+ c), `batch` times. a is m × k, b is k × n, c is m × n, all row-major with the given strides between rows;
+/// a transposed operand is stored as its transpose (a as k × m, b as n × k).
+struct GemmShape {
+  std::int64_t batch = 1;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  std::int64_t row_stride_a = 0;
+  std::int64_t row_stride_b = 0;
+  std::int64_t row_stride_c = 0;
+  std::int64_t batch_stride_a = 0;
+  std::int64_t batch_stride_b = 0;
+  std::int64_t batch_stride_c = 0;
+  double alpha = 1;
+  bool accumulate = false;
+
+  bool operator==(const GemmShape&) const = default;
+};
+
+/// Runs on the calling thread; may be called from many at once. Same shape, same bits. In float32 a row's bits do not depend
+/// on m or n either (tests/framework/gemm_test.cpp).
+void gemm(const GemmShape& shape, const float* a, const float* b, float* c);
+void gemm(const GemmShape& shape, const double* a, const double* b, double* c);
+
+/// The product in float32 by oneDNN; false when oneDNN has nothing but its reference loops for the shape.
+bool gemm_onednn(const GemmShape& shape, const float* a, const float* b, float* c);
+
+/// The product by our own blocked loops, for float and double.
+template <class T>
+void gemm_generic(const GemmShape& shape, const T* a, const T* b, T* c);
+
+}  // namespace gau::cpu
