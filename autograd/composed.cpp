@@ -189,7 +189,16 @@ Variable attention(const ops::AttentionVariables& in, const AttentionPlan& plan,
     }
   }
   logits = ops::add(ops::multiply(logits, Variable(uniform)), Variable(extra));
-  const Variable weights = ops::dropout(masked_softmax(logits, allowed), spec);
+  // Dropout is keyed by (sample, position of the query, key): tell it which position each row is.
+  DropoutSpec keyed = spec;
+  if (in.rows.defined()) {
+    keyed.rows = Tensor::empty({batch * queries}, DType::kI32);
+    for (std::int64_t r = 0; r < batch * queries; ++r) {
+      const std::int64_t i = std::max<std::int64_t>(0, position(r / queries, r % queries));
+      keyed.rows.data<std::int32_t>()[r] = static_cast<std::int32_t>(r / queries * spec.length + i);
+    }
+  }
+  const Variable weights = ops::dropout(masked_softmax(logits, allowed), keyed);
   return ops::batched_matmul(weights, in.v, false);
 }
 

@@ -7,6 +7,21 @@
 
 namespace gau {
 
+void GradCheckResult::compare(double analytic, double numeric, const std::string& where) {
+  const double difference = std::abs(analytic - numeric);
+  if (!(difference <= largest_difference)) {
+    largest_difference = std::isnan(difference) ? INFINITY : difference;
+    worst = fmt::format("{}: {:.9g} analytic, {:.9g} numeric", where, analytic, numeric);
+  }
+  largest = std::max(largest, std::abs(numeric));
+  ++checked;
+}
+
+double GradCheckResult::error() const {
+  if (largest_difference == 0) return 0;
+  return largest > 0 ? largest_difference / largest : INFINITY;
+}
+
 GradCheckResult check_gradients(const std::function<Variable(const std::vector<Variable>&)>& function,
                                 const std::vector<Tensor>& inputs, std::int64_t most, double step) {
   std::vector<Variable> leaves;
@@ -28,24 +43,15 @@ GradCheckResult check_gradients(const std::function<Variable(const std::vector<V
   };
 
   GradCheckResult result;
-  double largest_difference = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::int64_t size = inputs[i].size();
     const std::int64_t stride = std::max<std::int64_t>(1, size / std::max<std::int64_t>(1, most));
     for (std::int64_t element = 0; element < size; element += stride) {
       const double numeric = (value_at(i, element, step) - value_at(i, element, -step)) / (2 * step);
       const double analytic = leaves[i].grad().defined() ? leaves[i].grad().at(element) : 0;
-      // Written so that a NaN counts as the worst difference there is.
-      const double difference = std::abs(analytic - numeric);
-      if (!(difference <= largest_difference)) {
-        largest_difference = std::isnan(difference) ? INFINITY : difference;
-        result.worst = fmt::format("input {}, element {}: {:.9g} analytic, {:.9g} numeric", i, element, analytic, numeric);
-      }
-      result.largest = std::max(result.largest, std::abs(numeric));
-      ++result.checked;
+      result.compare(analytic, numeric, fmt::format("input {}, element {}", i, element));
     }
   }
-  result.error = result.largest > 0 ? largest_difference / result.largest : (largest_difference > 0 ? INFINITY : 0);
   return result;
 }
 

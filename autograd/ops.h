@@ -38,7 +38,7 @@ Variable weighted_sum(const Variable& x, const Tensor& weights);
 
 /// swish(h) with h [..., u + v + z] split by columns into three (a width of 0 gives an undefined one).
 std::array<Variable, 3> swish_split(const Variable& h, std::int64_t u, std::int64_t v, std::int64_t z);
-/// Rows divided by (their norm + 1e-9), zero rows and their gradients 0 (methods.md, section 3).
+/// Rows divided by (their norm + 1e-9), zero rows and their gradients 0 (docs/methods.md).
 Variable normalize_rows(const Variable& x);
 /// Interleaved rotary pairs of x [B, R, D]; positions i32 [B, R] or undefined (row r is at r). No table: x itself.
 Variable rotate(const Variable& x, const RotaryTable& table, const Tensor& positions);

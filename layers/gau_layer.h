@@ -43,6 +43,11 @@ class GauLayer {
 
  private:
   struct Projected;
+  Projected project(const Context& context, const Variable& x, const Tensor& key_mask, const AttentionPlan& plan,
+                    const QueryRows& rows) const;
+  /// plan.row_factor of the wanted rows.
+  static Tensor row_factors(const AttentionPlan& plan, const QueryRows& rows);
+
   ModelConfig config_;
   std::int64_t index_;
   Variable input_;    // [2E + D, H]: rows u, v, z

@@ -47,7 +47,7 @@ class Model {
   FlatParameters& parameters() { return parameters_; }
   const FlatParameters& parameters() const { return parameters_; }
 
-  /// Truncated normal of methods.md section 1, γ by config.attention.init_gamma, learned scales. A function of (config, seed).
+  /// Truncated normal (layers/initializer.h), γ by config.attention.init_gamma, learned scales. A function of (config, seed).
   void initialize(std::uint64_t seed);
 
   /// Hidden states [B, L, H], or [M, H] with inputs.rows. `observer` is told the output of the embedding (index 0) and of each layer.

@@ -1,0 +1,65 @@
+// One row of attention weights at a time: from logits to probabilities, and back.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "framework/cpu/attention_blocks.h"
+#include "framework/cpu/vector_math.h"
+
+namespace gau::cpu {
+
+/// A logit that no softmax notices, far enough from overflow that differences of two stay finite.
+template <class T>
+constexpr T kHidden = T(-1e30);
+
+/// Adds the bias to the logits of the row at position i, and hides the keys that it does not see.
+template <class T>
+void mask_row(const AttentionBlock& block, const AttentionPlan& plan, const std::int32_t* mask, std::int64_t i, T* logits) {
+  for (const KeyRange& range : block.keys) {
+    T* row = logits + range.column;
+    const std::int64_t first = range.first, end = range.first + range.count;
+    if (plan.has_bias()) {
+      for (std::int64_t j = first; j < end; ++j) row[j - first] += static_cast<T>(plan.bias(i, j));
+    }
+    if (i >= plan.rows && plan.window < AttentionPlan::kUnlimited) {
+      const std::int64_t from = std::max(first, std::min(plan.sinks, end));
+      const std::int64_t low = std::min(std::max(i - plan.window, from), end);
+      const std::int64_t high = std::max(std::min(i + plan.window + 1, end), low);
+      for (std::int64_t j = from; j < low; ++j) row[j - first] = kHidden<T>;
+      for (std::int64_t j = std::max(high, from); j < end; ++j) row[j - first] = kHidden<T>;
+    }
+    if (plan.mask_diagonal && i >= first && i < end) row[i - first] = kHidden<T>;
+    if (mask) {
+      for (std::int64_t j = first; j < end; ++j) row[j - first] = mask[j] ? row[j - first] : kHidden<T>;
+    }
+  }
+}
+
+/// Softmax in place; returns ln Σ exp. Sums run in sixteen interleaved lanes, so they do not depend on anything but the width.
+template <class T>
+T softmax_row(T* row, std::int64_t width) {
+  T largest = row[0];
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t j = 0; j < width; ++j) largest = std::max(largest, row[j]);
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t j = 0; j < width; ++j) {
+    row[j] = vexp(row[j] - largest);
+    sum += row[j];
+  }
+  const T inverse = 1 / sum;
+#pragma omp simd
+  for (std::int64_t j = 0; j < width; ++j) row[j] *= inverse;
+  return largest + std::log(sum);
+}
+
+template <class T>
+T dot_row(const T* a, const T* b, std::int64_t width) {
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t j = 0; j < width; ++j) sum += a[j] * b[j];
+  return sum;
+}
+
+}  // namespace gau::cpu
