@@ -13,16 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "data/loader.h"
 #include "framework/dtype.h"
 #include "framework/error.h"
 #include "layers/model_config.h"
 
 namespace gau {
 
-enum class Masking {
-  kDynamic,  ///< other tokens are masked in every epoch
-  kFixed,    ///< every epoch masks the same tokens
-};
 enum class OptimizerKind { kAdamW, kLamb };
 enum class ScheduleKind { kLinear, kCosine, kPiecewise, kConstant };
 /// Order in which gradients of several ranks are added: a binary tree over virtual shards, or rank by rank.
@@ -37,7 +34,7 @@ struct DataConfig {
   std::int64_t batch = 64;   ///< sequences of a micro-step, over all ranks
   double mask_prob = 0.15;   ///< probability that a token (or word) is masked
   bool whole_word = false;   ///< mask words, not tokens
-  Masking masking = Masking::kDynamic;
+  LabelMode masking = LabelMode::kAuto;
 };
 
 struct OptimConfig {

@@ -15,7 +15,7 @@ namespace gau {
 /// Where a key's value lives in a Config; its type chooses the parser.
 using ConfigField =
     std::variant<bool*, std::int64_t*, double*, std::string*, std::array<double, 2>*, std::vector<std::int64_t>*,
-                 SchedulePoints*, AttentionKind*, InitGamma*, DType*, Masking*, OptimizerKind*, ScheduleKind*, ReduceOrder*>;
+                 SchedulePoints*, AttentionKind*, InitGamma*, DType*, LabelMode*, OptimizerKind*, ScheduleKind*, ReduceOrder*>;
 
 /// The interval a number, or each element of a list of numbers, must lie in.
 struct ConfigRange {

@@ -97,7 +97,7 @@ std::string join(const T& values) {
   return "[" + text + "]";
 }
 
-constexpr std::array kMaskingNames{"dynamic", "fixed"};
+constexpr std::array kMaskingNames{"auto", "random", "corpus"};
 constexpr std::array kOptimizerNames{"adamw", "lamb"};
 constexpr std::array kScheduleNames{"linear", "cosine", "piecewise", "constant"};
 constexpr std::array kReduceNames{"tree", "rank"};
@@ -176,7 +176,7 @@ void parse_value(const std::string& text, SchedulePoints& value) {
 void parse_value(const std::string& text, AttentionKind& value) { value = parse_attention_kind(text); }
 void parse_value(const std::string& text, InitGamma& value) { value = parse_init_gamma(text); }
 void parse_value(const std::string& text, DType& value) { value = parse_dtype(text); }
-void parse_value(const std::string& text, Masking& value) { parse_name(text, kMaskingNames, value); }
+void parse_value(const std::string& text, LabelMode& value) { parse_name(text, kMaskingNames, value); }
 void parse_value(const std::string& text, OptimizerKind& value) { parse_name(text, kOptimizerNames, value); }
 void parse_value(const std::string& text, ScheduleKind& value) { parse_name(text, kScheduleNames, value); }
 void parse_value(const std::string& text, ReduceOrder& value) { parse_name(text, kReduceNames, value); }
@@ -198,7 +198,7 @@ std::string print_value(const SchedulePoints& value) {
 std::string print_value(AttentionKind value) { return name_of(value); }
 std::string print_value(InitGamma value) { return name_of(value); }
 std::string print_value(DType value) { return name_of(value); }
-std::string print_value(Masking value) { return name_in(value, kMaskingNames); }
+std::string print_value(LabelMode value) { return name_in(value, kMaskingNames); }
 std::string print_value(OptimizerKind value) { return name_in(value, kOptimizerNames); }
 std::string print_value(ScheduleKind value) { return name_in(value, kScheduleNames); }
 std::string print_value(ReduceOrder value) { return name_in(value, kReduceNames); }
