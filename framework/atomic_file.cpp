@@ -40,10 +40,10 @@ std::string host_name() {
 
 /// ".NAME.HOST." : what the temporaries of one target on this machine begin with.
 std::string temporary_prefix(const std::string& target) {
-  return "." + fs::path(target).filename().string() + "." + host_name() + ".";
+  return fmt::format(".{}.{}.", fs::path(target).filename().string(), host_name());
 }
 
-/// True for "PREFIX"PID.N.gau-tmp of a process that is gone.
+/// True for PREFIX, PID, ".N.gau-tmp" of a process that is gone.
 bool is_abandoned(std::string_view file, std::string_view prefix) {
   if (!file.starts_with(prefix) || !file.ends_with(kSuffix)) return false;
   const std::string_view rest = file.substr(prefix.size());
