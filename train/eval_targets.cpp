@@ -123,10 +123,11 @@ void thin(TargetSet& targets, std::int64_t limit) {
   targets = std::move(kept);
 }
 
-std::vector<Window> sliding_windows(const TargetSet& targets, std::span<const EvalDocument> documents, std::int64_t length) {
+std::vector<EvalWindow> sliding_windows(const TargetSet& targets, std::span<const EvalDocument> documents,
+                                        std::int64_t length) {
   const std::int64_t edge = length / 4;
   const std::int64_t hop = length - 2 * edge;
-  std::vector<Window> windows;
+  std::vector<EvalWindow> windows;
   for (std::size_t e = 0; e < targets.documents.size(); ++e) {
     const DocumentTargets& entry = targets.documents[e];
     const std::int64_t last_start = token_count(documents[static_cast<std::size_t>(entry.document)]) - length;
@@ -145,8 +146,9 @@ std::vector<Window> sliding_windows(const TargetSet& targets, std::span<const Ev
   return windows;
 }
 
-std::vector<Window> centred_windows(const TargetSet& targets, std::span<const EvalDocument> documents, std::int64_t length) {
-  std::vector<Window> windows;
+std::vector<EvalWindow> centred_windows(const TargetSet& targets, std::span<const EvalDocument> documents,
+                                        std::int64_t length) {
+  std::vector<EvalWindow> windows;
   for (std::size_t e = 0; e < targets.documents.size(); ++e) {
     const DocumentTargets& entry = targets.documents[e];
     const std::int64_t last_start = token_count(documents[static_cast<std::size_t>(entry.document)]) - length;
@@ -158,8 +160,8 @@ std::vector<Window> centred_windows(const TargetSet& targets, std::span<const Ev
   return windows;
 }
 
-std::vector<Window> leading_windows(const TargetSet& targets) {
-  std::vector<Window> windows;
+std::vector<EvalWindow> leading_windows(const TargetSet& targets) {
+  std::vector<EvalWindow> windows;
   for (std::size_t e = 0; e < targets.documents.size(); ++e) {
     for (std::size_t i = 0; i < targets.documents[e].positions.size(); ++i) {
       windows.push_back({static_cast<std::int64_t>(e), 0, static_cast<std::int64_t>(i), 1});
@@ -168,8 +170,8 @@ std::vector<Window> leading_windows(const TargetSet& targets) {
   return windows;
 }
 
-std::vector<Window> whole_windows(const TargetSet& targets) {
-  std::vector<Window> windows;
+std::vector<EvalWindow> whole_windows(const TargetSet& targets) {
+  std::vector<EvalWindow> windows;
   for (std::size_t e = 0; e < targets.documents.size(); ++e) {
     const auto count = static_cast<std::int64_t>(targets.documents[e].positions.size());
     windows.push_back({static_cast<std::int64_t>(e), 0, 0, count});

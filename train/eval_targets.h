@@ -61,7 +61,7 @@ TargetSet labelled_targets(std::span<const EvalDocument> documents, std::int64_t
 void thin(TargetSet& targets, std::int64_t limit);
 
 /// One stretch of a document to be run through the model, and which of its targets are scored there.
-struct Window {
+struct EvalWindow {
   std::int64_t entry = 0;  ///< place in TargetSet::documents
   std::int64_t start = 0;  ///< first token in the document
   std::int64_t first = 0;  ///< first scored target among the document's positions
@@ -70,13 +70,13 @@ struct Window {
 
 /// Windows of `length` in which every target is scored once; those without a target are left out. `documents` are those that
 /// the targets came from.
-std::vector<Window> sliding_windows(const TargetSet& targets, std::span<const EvalDocument> documents, std::int64_t length);
+std::vector<EvalWindow> sliding_windows(const TargetSet& targets, std::span<const EvalDocument> documents, std::int64_t length);
 /// One window a target, centred on it where the document reaches that far.
-std::vector<Window> centred_windows(const TargetSet& targets, std::span<const EvalDocument> documents, std::int64_t length);
+std::vector<EvalWindow> centred_windows(const TargetSet& targets, std::span<const EvalDocument> documents, std::int64_t length);
 /// One window from the document's first token for each target (protocol paper).
-std::vector<Window> leading_windows(const TargetSet& targets);
+std::vector<EvalWindow> leading_windows(const TargetSet& targets);
 /// One window from the first token for each document, all its targets scored (labels).
-std::vector<Window> whole_windows(const TargetSet& targets);
+std::vector<EvalWindow> whole_windows(const TargetSet& targets);
 
 /// Index of the unit of each target: its document when at least kMinBootstrapUnits documents have targets, else the stretch of
 /// `block` tokens of its document in which it lies. Units are numbered from 0 without gaps.

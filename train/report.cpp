@@ -15,10 +15,11 @@
 
 #include "framework/atomic_file.h"
 #include "framework/error.h"
+#include "train/metrics.h"
 
 namespace gau {
 
-double EvalRow::perplexity() const { return std::exp(loss.value); }
+double EvalRow::perplexity() const { return gau::perplexity(loss.value); }
 
 namespace {
 
@@ -154,7 +155,7 @@ void put(Json& object, const std::string& name, const Interval& interval) {
   object[name + "_high"] = number(interval.high);
 }
 
-Interval exponential(const Interval& loss) { return {std::exp(loss.value), std::exp(loss.low), std::exp(loss.high)}; }
+Interval exponential(const Interval& loss) { return {perplexity(loss.value), perplexity(loss.low), perplexity(loss.high)}; }
 
 Interval percent(const Interval& share) { return {100 * share.value, 100 * share.low, 100 * share.high}; }
 

@@ -28,10 +28,10 @@ std::vector<EvalDocument> documents_of(const std::vector<std::int64_t>& sizes, s
 using Place = std::pair<std::int64_t, std::int64_t>;  // document, position
 
 /// Places scored by the windows; fails when one is scored twice or lies too near to an edge.
-std::set<Place> scored(const TargetSet& targets, const std::vector<EvalDocument>& documents, const std::vector<Window>& windows,
-                       std::int64_t length, std::int64_t edge) {
+std::set<Place> scored(const TargetSet& targets, const std::vector<EvalDocument>& documents,
+                       const std::vector<EvalWindow>& windows, std::int64_t length, std::int64_t edge) {
   std::set<Place> places;
-  for (const Window& window : windows) {
+  for (const EvalWindow& window : windows) {
     const DocumentTargets& entry = targets.documents[static_cast<std::size_t>(window.entry)];
     const auto tokens = static_cast<std::int64_t>(documents[static_cast<std::size_t>(entry.document)].tokens.size());
     EXPECT_GE(window.start, 0);
@@ -78,7 +78,7 @@ TEST(SpacedTargets, AreScoredOnceAtEveryLengthAndFarFromEdges) {
 TEST(SpacedTargets, CropHoldsItsTargetAloneAndCentred) {
   const auto documents = documents_of({1000, 700});
   const TargetSet targets = spaced_targets(documents, {256, 64, 0, 1, {}});
-  for (const Window& window : centred_windows(targets, documents, 64)) {
+  for (const EvalWindow& window : centred_windows(targets, documents, 64)) {
     const auto& positions = targets.documents[static_cast<std::size_t>(window.entry)].positions;
     const auto inside = std::count_if(positions.begin(), positions.end(),
                                       [&](std::int64_t p) { return p >= window.start && p < window.start + 64; });

@@ -1,0 +1,126 @@
+// Batches of windows through the model. Target rows are padded to a multiple of 32, since each new shape costs the matrix
+// library a new primitive.
+#include "train/eval_scoring.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+namespace gau {
+namespace {
+
+constexpr std::int64_t kRowMultiple = 32;
+
+/// A batch as the model takes it, and where its rows belong.
+struct WindowBatch {
+  ModelInputs inputs;
+  Tensor labels;                     ///< i32 [M], -1 in padding
+  std::vector<std::int64_t> target;  ///< target number of each row
+};
+
+std::int32_t label_of(const EvalDocument& document, std::int64_t position) {
+  const auto p = static_cast<std::size_t>(position);
+  return document.labels.empty() ? document.tokens[p] : document.labels[p];
+}
+
+void mask_window(const ScoringTask& task, const DocumentTargets& entry, const EvalWindow& window, std::int32_t* ids) {
+  if (task.mask == MaskMode::kNone) return;
+  auto first = entry.positions.begin() + window.first;
+  auto last = first + window.count;
+  if (task.mask == MaskMode::kAll) {
+    first = std::lower_bound(entry.positions.begin(), entry.positions.end(), window.start);
+    last = std::lower_bound(first, entry.positions.end(), window.start + task.length);
+  }
+  for (; first != last; ++first) ids[*first - window.start] = task.corpus.mask_id;
+}
+
+WindowBatch make_batch(const ScoringTask& task, std::span<const EvalWindow> windows) {
+  const auto batch = static_cast<std::int64_t>(windows.size());
+  WindowBatch out;
+  out.inputs.ids = Tensor::empty({batch, task.length}, DType::kI32);
+  std::vector<std::int32_t> rows;
+  std::vector<std::int32_t> labels;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const EvalWindow& window = windows[static_cast<std::size_t>(b)];
+    const DocumentTargets& entry = task.targets.documents[static_cast<std::size_t>(window.entry)];
+    const EvalDocument& document = task.corpus.documents[static_cast<std::size_t>(entry.document)];
+    std::int32_t* ids = out.inputs.ids.data<std::int32_t>() + b * task.length;
+    std::copy_n(document.tokens.begin() + window.start, task.length, ids);
+    mask_window(task, entry, window, ids);
+    for (std::int64_t i = window.first; i < window.first + window.count; ++i) {
+      const std::int64_t position = entry.positions[static_cast<std::size_t>(i)];
+      rows.push_back(static_cast<std::int32_t>(b * task.length + position - window.start));
+      labels.push_back(label_of(document, position));
+      out.target.push_back(entry.first + i);
+    }
+  }
+  const std::size_t padded = (rows.size() + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
+  rows.resize(padded, -1);
+  labels.resize(padded, -1);
+  out.inputs.rows = Tensor::from(rows, {static_cast<std::int64_t>(padded)});
+  out.labels = Tensor::from(labels, {static_cast<std::int64_t>(padded)});
+  return out;
+}
+
+}  // namespace
+
+TargetScores score(const ScoringTask& task, Planner& planner, const std::function<void(std::int64_t)>& done) {
+  const NoGrad no_grad;
+  TargetScores scores;
+  scores.loss.assign(static_cast<std::size_t>(task.targets.total), std::nan(""));
+  scores.correct.assign(static_cast<std::size_t>(task.targets.total), 0);
+  const auto step = static_cast<std::size_t>(windows_per_batch(task.batch_tokens, task.length));
+  for (std::size_t first = 0; first < task.windows.size(); first += step) {
+    const std::size_t count = std::min(step, task.windows.size() - first);
+    const WindowBatch batch = make_batch(task, std::span(task.windows).subspan(first, count));
+    const MaskedLoss loss = task.model.masked_loss(Context{}, batch.inputs, batch.labels, planner);
+    const auto row_loss = loss.row_loss.span<double>();
+    const auto predicted = loss.predicted.span<std::int32_t>();
+    const auto label = batch.labels.span<std::int32_t>();
+    for (std::size_t m = 0; m < batch.target.size(); ++m) {
+      const auto target = static_cast<std::size_t>(batch.target[m]);
+      scores.loss[target] = row_loss[m];
+      scores.correct[target] = predicted[m] == label[m];
+    }
+    done(static_cast<std::int64_t>(count));
+  }
+  return scores;
+}
+
+double entropy_of(const ScoringTask& task, Planner& planner, std::int64_t windows) {
+  const NoGrad no_grad;
+  const auto count = std::min<std::size_t>(static_cast<std::size_t>(windows), task.windows.size());
+  double sum = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = (2 * i + 1) * task.windows.size() / (2 * count);
+    WindowBatch batch = make_batch(task, std::span(task.windows).subspan(at, 1));
+    batch.inputs.rows = Tensor();
+    sum += mean_row_entropy(task.model.attention(batch.inputs, planner));
+  }
+  return sum / static_cast<double>(count);
+}
+
+double mean_row_entropy(const std::vector<Tensor>& attention) {
+  double sum = 0;
+  std::int64_t rows = 0;
+  for (const Tensor& weights : attention) {
+    const Tensor in_double = weights.to(DType::kF64);
+    for (double p : in_double.span<double>()) {
+      if (p > 0) sum -= p * std::log(p);
+    }
+    rows += weights.rows();
+  }
+  return sum / static_cast<double>(rows);
+}
+
+std::int64_t windows_per_batch(std::int64_t batch_tokens, std::int64_t length) {
+  return std::max<std::int64_t>(1, batch_tokens / length);
+}
+
+std::int64_t most_scored(const std::vector<EvalWindow>& windows) {
+  std::int64_t most = 0;
+  for (const EvalWindow& window : windows) most = std::max(most, window.count);
+  return most;
+}
+
+}  // namespace gau

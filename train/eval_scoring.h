@@ -1,0 +1,46 @@
+// Windows in, a loss for each target out: the inner loop of an evaluation.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "train/evaluator.h"
+
+namespace gau {
+
+/// Which tokens of a window are replaced by [MASK].
+enum class MaskMode {
+  kAll,     ///< every target of the document, scored here or not
+  kScored,  ///< only those that are scored
+  kNone,    ///< none: the data holds its own
+};
+
+struct ScoringTask {
+  const Model& model;
+  const EvalCorpus& corpus;
+  const TargetSet& targets;
+  const std::vector<EvalWindow>& windows;
+  std::int64_t length = 0;
+  MaskMode mask = MaskMode::kAll;
+  std::int64_t batch_tokens = 0;
+};
+
+/// By target number.
+struct TargetScores {
+  std::vector<double> loss;   ///< nats
+  std::vector<char> correct;  ///< 1 when the likeliest token is the right one
+};
+
+/// `done` is told how many more windows are through.
+TargetScores score(const ScoringTask& task, Planner& planner, const std::function<void(std::int64_t)>& done);
+
+/// Mean row entropy of attention over at most `windows` windows of the task, evenly spaced.
+double entropy_of(const ScoringTask& task, Planner& planner, std::int64_t windows);
+
+/// How many windows of `length` tokens share a pass: at least 1.
+std::int64_t windows_per_batch(std::int64_t batch_tokens, std::int64_t length);
+/// The largest number of targets that one window scores.
+std::int64_t most_scored(const std::vector<EvalWindow>& windows);
+
+}  // namespace gau
