@@ -10,7 +10,8 @@
 
 namespace gau::kernels {
 
-/// c = alpha · a b, or c + alpha · a b with `accumulate`. Inner sizes, outer sizes and batches (equal, or 1 in a or b) must fit.
+/// c = alpha · a b, or c + alpha · a b with `accumulate`. Inner sizes, outer sizes and batches (equal, or 1 in a or b) must
+/// fit.
 void gemm(const MatrixView& a, const MatrixView& b, const MatrixView& c, double alpha = 1, bool accumulate = false);
 
 void fill(Tensor out, double value);
