@@ -111,8 +111,10 @@ void check_output() {
 int run(int argc, const char* const* argv) {
   std::setlocale(LC_ALL, "C");
   std::locale::global(std::locale::classic());
-  // Writing to a closed pipe then fails with an error instead of ending the program in the middle of a step.
+  // Writing to a closed pipe, or beyond the largest file allowed, then fails with an error instead of ending the program in the
+  // middle of a step.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     const int code = parse_and_run(argc, argv);
     check_output();
