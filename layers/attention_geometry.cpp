@@ -116,7 +116,7 @@ class GeometryBuilder {
     } else if (nominal > train) {
       k = (nominal - w) / (train - 1 - w);
     }
-    if (!reaches(limit)) return;
+    if (k == 1 || !reaches(limit)) return;
     plan_.near_limit = limit;
     const RotaryTable plain = table_of([k](double i) { return i / k; });
     const RotaryTable shifted = table_of([k, w](double i) { return i / k + (w - w / k); });
@@ -134,7 +134,7 @@ class GeometryBuilder {
     const double rows = real("rows");
     const double window = real("window");
     plan_.left = {table_of([=](double i) { return i < rows ? i : std::min(i, sinks + window); }), plan_.near.k};
-    plan_.right = {plan_.near.q, table_of([=](double j) { return j < sinks ? j : std::min(j, rows + window); })};
+    plan_.right = {plan_.near.q, table_of([=](double j) { return std::min(j, std::max(rows + window, sinks)); })};
   }
 
   void add_hwfa() {

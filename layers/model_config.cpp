@@ -92,10 +92,13 @@ void check_attention(const ModelConfig& config) {
 
 // The position and the law must go together. Without a training length only what does not depend on it can be checked.
 void check_method(const ModelConfig& config) {
-  parse_position(config.attention.position);
+  const PositionTerm position = parse_position(config.attention.position);
   parse_law(config.attention.law);
   ModelConfig model = config;
-  if (model.attention.train_length == 0) model.attention.train_length = kMostLength;
+  if (model.attention.train_length == 0) {
+    // Some length that every term accepts: long, but not above the target of PoSE.
+    model.attention.train_length = static_cast<std::int64_t>(position.number("target").value_or(kMostLength));
+  }
   try {
     resolve(Method{}, model);
   } catch (const Error& error) {
