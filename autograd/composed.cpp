@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -27,15 +28,13 @@ Tensor fill_like(const Tensor& like, F&& f) {
   return out;
 }
 
-
 // The value of `x` where `choose(b, i, j)`, else 0; linear in x.
 template <class F>
 Variable select(const Variable& x, F&& choose) {
   const Tensor& v = x.value();
   const std::int64_t queries = v.dim(1), keys = v.dim(2);
-  const Tensor chosen = fill_like(v, [&](std::int64_t n) {
-    return choose(n / (queries * keys), n / keys % queries, n % keys) ? 1.0 : 0.0;
-  });
+  const Tensor chosen =
+      fill_like(v, [&](std::int64_t n) { return choose(n / (queries * keys), n / keys % queries, n % keys) ? 1.0 : 0.0; });
   return ops::multiply(x, Variable(chosen));
 }
 
@@ -53,10 +52,9 @@ Variable masked_softmax(const Variable& logits, const Tensor& allowed) {
     return allowed.at(n) != 0 ? -largest : -v.at(n);
   });
   const auto exponential = [](double x) { return std::exp(x); };
-  const Variable e =
-      ops::multiply(map(ops::add(logits, Variable(shift)), exponential, exponential), Variable(allowed));
-  const Variable inverse = map(row_sum(e), [](double s) { return s > 0 ? 1 / s : 0; },
-                               [](double s) { return s > 0 ? -1 / (s * s) : 0; });
+  const Variable e = ops::multiply(map(ops::add(logits, Variable(shift)), exponential, exponential), Variable(allowed));
+  const Variable inverse = map(
+      row_sum(e), [](double s) { return s > 0 ? 1 / s : 0; }, [](double s) { return s > 0 ? -1 / (s * s) : 0; });
   return scale_rows(e, inverse);
 }
 
@@ -160,7 +158,7 @@ Variable attention(const ops::AttentionVariables& in, const AttentionPlan& plan,
   };
   Tensor allowed = Tensor::zeros(logits.shape(), logits.dtype());
   Tensor extra = Tensor::zeros(logits.shape(), logits.dtype());
-  Tensor uniform = Tensor::zeros(logits.shape(), logits.dtype());  // 1 in rows that see no token: they attend to all alike
+  Tensor factor = Tensor::zeros(logits.shape(), logits.dtype());  // 0 in rows that see no token: they attend to all alike
   std::vector<char> see(static_cast<std::size_t>(keys));
   const auto put = [](Tensor& tensor, std::int64_t at, double value) {
     if (tensor.dtype() == DType::kF64) {
@@ -183,12 +181,14 @@ Variable attention(const ops::AttentionVariables& in, const AttentionPlan& plan,
       for (std::int64_t j = 0; j < keys; ++j) {
         const std::int64_t at = (b * queries + r) * keys + j;
         put(allowed, at, see[static_cast<std::size_t>(j)] || !sees);
-        put(uniform, at, sees ? 1 : 0);
-        put(extra, at, sees ? plan.bias(i, j) : 0);
+        const std::size_t distance = static_cast<std::size_t>(std::abs(i - j));
+        const bool by_distance = plan.has_distance_law();
+        put(factor, at, sees ? (by_distance ? plan.distance_scale[distance] : 1) : 0);
+        put(extra, at, sees ? plan.bias(i, j) + (by_distance ? plan.distance_shift[distance] : 0) : 0);
       }
     }
   }
-  logits = ops::add(ops::multiply(logits, Variable(uniform)), Variable(extra));
+  logits = ops::add(ops::multiply(logits, Variable(factor)), Variable(extra));
   // Dropout is keyed by (sample, position of the query, key): tell it which position each row is.
   DropoutSpec keyed = spec;
   if (in.rows.defined()) {
@@ -212,12 +212,12 @@ Variable cross_entropy(const Variable& logits, const Tensor& labels) {
   });
   const auto label = [&](std::int64_t row) { return labels.data<std::int32_t>()[row]; };
   const Variable shifted = ops::add(logits, Variable(shift));
-  const Variable log_sum = map(row_sum(map(shifted, [](double x) { return std::exp(x); }, [](double x) { return std::exp(x); })),
-                               [](double s) { return std::log(s); }, [](double s) { return 1 / s; });
-  const Tensor labelled =
-      fill_like(log_sum.value(), [&](std::int64_t row) { return label(row) >= 0 ? 1.0 : 0.0; });
-  const Tensor onehot = fill_like(
-      v, [&](std::int64_t n) { return label(n / columns) == n % columns ? -1.0 : 0.0; });
+  const Variable log_sum = map(
+      row_sum(map(
+          shifted, [](double x) { return std::exp(x); }, [](double x) { return std::exp(x); })),
+      [](double s) { return std::log(s); }, [](double s) { return 1 / s; });
+  const Tensor labelled = fill_like(log_sum.value(), [&](std::int64_t row) { return label(row) >= 0 ? 1.0 : 0.0; });
+  const Tensor onehot = fill_like(v, [&](std::int64_t n) { return label(n / columns) == n % columns ? -1.0 : 0.0; });
   return ops::add(ops::weighted_sum(log_sum, labelled), ops::weighted_sum(shifted, onehot));
 }
 

@@ -15,7 +15,7 @@ struct GradCheckResult {
   /// max |numeric|: a check of gradients that are all about zero proves nothing.
   double largest = 0;
   std::int64_t checked = 0;
-  std::string worst;  ///< "input 1, element 17: 0.25 analytic, 0.3 numeric"
+  std::string worst;              ///< "input 1, element 17: 0.25 analytic, 0.3 numeric"
   double largest_difference = 0;  ///< max |analytic - numeric|
 
   /// Takes one element's two values into account; a NaN counts as the worst difference there is.

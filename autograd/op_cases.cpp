@@ -20,7 +20,8 @@ RotaryTable rotary(std::int64_t positions, std::int64_t pairs, DType dtype, doub
   std::vector<double> cos, sin;
   for (std::int64_t p = 0; p < positions; ++p) {
     for (std::int64_t i = 0; i < pairs; ++i) {
-      const double angle = (static_cast<double>(p) + offset) * std::pow(10.0, -static_cast<double>(i) / static_cast<double>(pairs));
+      const double angle =
+          (static_cast<double>(p) + offset) * std::pow(10.0, -static_cast<double>(i) / static_cast<double>(pairs));
       cos.push_back(magnitude * std::cos(angle));
       sin.push_back(magnitude * std::sin(angle));
     }
@@ -85,7 +86,7 @@ OpCase attention_case(const AttentionCase& c) {
 }
 
 std::vector<OpCase> attention_cases() {
-  AttentionPlan full, window, sinks, far, bias, diagonal, everything;
+  AttentionPlan full, window, sinks, far, bias, diagonal, distance, everything;
   window.window = 2;
   sinks.window = 2;
   sinks.sinks = 2;
@@ -94,6 +95,9 @@ std::vector<OpCase> attention_cases() {
   bias.slope_left = 0.5;
   bias.slope_right = 0.25;
   diagonal.mask_diagonal = true;
+  distance.near_limit = 5;
+  distance.distance_scale = {1, 1.25, 1.5, 1.625, 1.75, 1.875, 2, 2.0625, 2.125};
+  distance.distance_shift = {0, -0.25, -0.5, -0.75, -0.875, -1, -1.125, -1.25, -1.375};
   everything.window = 4;
   everything.sinks = 1;
   everything.near_limit = 3;
@@ -111,6 +115,7 @@ std::vector<OpCase> attention_cases() {
            {"bias", bias},
            {"diagonal masked", diagonal},
            {"some rows", full, 0, false, true},
+           {"law of the distance", distance, 0, true, true},
            {"all at once", everything, 0.2, true, true},
        }) {
     cases.push_back(attention_case(c));
@@ -123,18 +128,41 @@ std::vector<OpCase> small_cases() {
   const Tensor some_rows = ids({4, 0, -1, 2}, {4});
   return {
       {"linear", {{3, 5, 4}, {6, 4}}, [=](Inputs in) { return one(ops::linear(in[0], in[1])); }, {}, 1},
-      {"batched_matmul", {{2, 3, 4}, {2, 4, 5}}, [=](Inputs in) { return one(ops::batched_matmul(in[0], in[1], false)); }, {}, 1},
-      {"batched_matmul, transposed", {{2, 3, 4}, {2, 5, 4}}, [=](Inputs in) { return one(ops::batched_matmul(in[0], in[1], true)); }, {}, 1},
+      {"batched_matmul",
+       {{2, 3, 4}, {2, 4, 5}},
+       [=](Inputs in) { return one(ops::batched_matmul(in[0], in[1], false)); },
+       {},
+       1},
+      {"batched_matmul, transposed",
+       {{2, 3, 4}, {2, 5, 4}},
+       [=](Inputs in) { return one(ops::batched_matmul(in[0], in[1], true)); },
+       {},
+       1},
       {"add", {{3, 4}, {3, 4}}, [=](Inputs in) { return one(ops::add(in[0], ops::add(in[0], in[1]))); }, {}, 1},
       {"multiply", {{3, 4}, {3, 4}}, [=](Inputs in) { return one(ops::multiply(in[0], in[1])); }, {}, 1},
-      {"reshape and slice_rows", {{6, 4}}, [=](Inputs in) { return one(ops::slice_rows(ops::reshape(in[0], {8, 3}), 2, 5)); }, {}, 1},
+      {"reshape and slice_rows",
+       {{6, 4}},
+       [=](Inputs in) {
+         return one(ops::slice_rows(ops::reshape(in[0], {8, 3}), 2, 5));
+       },
+       {},
+       1},
       {"gather_rows", {{5, 3}}, [=](Inputs in) { return one(ops::gather_rows(in[0], some_rows)); }, {}, 1},
       {"scale_columns", {{2, 5, 3}, {3}}, [=](Inputs in) { return one(ops::scale_columns(in[0], in[1])); }, {}, 1},
-      {"scale_rows", {{4, 3}}, [=](Inputs in) { return one(ops::scale_rows(in[0], random_tensor({4}, in[0].dtype(), 77))); }, {}, 1},
+      {"scale_rows",
+       {{4, 3}},
+       [=](Inputs in) { return one(ops::scale_rows(in[0], random_tensor({4}, in[0].dtype(), 77))); },
+       {},
+       1},
       {"scale_by", {{4, 3}, {1}}, [=](Inputs in) { return one(ops::scale_by(in[0], in[1])); }, {}, 1},
       {"dropout", {{6, 11}}, [=](Inputs in) { return one(ops::dropout(in[0], dropout_spec(0.4, 3))); }, {}, 1},
-      {"embed", {{7, 5}, {2, 5}},
-       [=](Inputs in) { return one(ops::embed(in[0], in[1], ids({1, 6, 3, 3, 1, 2}, {2, 3}), ids({0, 1, 1, 0, 0, 0}, {2, 3}), 0)); }, {}, 1},
+      {"embed",
+       {{7, 5}, {2, 5}},
+       [=](Inputs in) {
+         return one(ops::embed(in[0], in[1], ids({1, 6, 3, 3, 1, 2}, {2, 3}), ids({0, 1, 1, 0, 0, 0}, {2, 3}), 0));
+       },
+       {},
+       1},
   };
 }
 
@@ -142,30 +170,49 @@ std::vector<OpCase> fused_cases() {
   const auto one = [](Variable x) { return std::vector<Variable>{std::move(x)}; };
   const Tensor labels = ids({2, -1, 0, 6}, {4});
   return {
-      {"swish_split", {{5, 10}},
+      {"swish_split",
+       {{5, 10}},
        [](Inputs in) { return present(ops::swish_split(in[0], 4, 3, 3)); },
-       [](Inputs in) { return present(composed::swish_split(in[0], 4, 3, 3)); }, 3},
-      {"swish_split, two parts", {{5, 7}},
+       [](Inputs in) { return present(composed::swish_split(in[0], 4, 3, 3)); },
+       3},
+      {"swish_split, two parts",
+       {{5, 7}},
        [](Inputs in) { return present(ops::swish_split(in[0], 0, 4, 3)); },
-       [](Inputs in) { return present(composed::swish_split(in[0], 0, 4, 3)); }, 3},
-      {"normalize_rows", {{6, 5}},
+       [](Inputs in) { return present(composed::swish_split(in[0], 0, 4, 3)); },
+       3},
+      {"normalize_rows",
+       {{6, 5}},
        [=](Inputs in) { return one(ops::normalize_rows(in[0])); },
-       [=](Inputs in) { return one(composed::normalize_rows(in[0])); }, 1},
-      {"rotate", {{2, 5, 6}},
-       [=](Inputs in) { return one(ops::rotate(in[0], rotary(5, 3, in[0].dtype(), 1.25), {})); }, {}, 1},
-      {"rotate at positions", {{2, 3, 6}},
-       [=](Inputs in) { return one(ops::rotate(in[0], rotary(9, 3, in[0].dtype()), ids({0, 8, 2, 5, 1, -1}, {2, 3}))); }, {}, 1},
-      {"rotate by one angle", {{2, 5, 6}},
-       [=](Inputs in) { return one(ops::rotate(in[0], rotary(1, 3, in[0].dtype(), 1, 7), {})); }, {}, 1},
-      {"residual_rms_norm", {{4, 3, 7}, {4, 3, 7}},
+       [=](Inputs in) { return one(composed::normalize_rows(in[0])); },
+       1},
+      {"rotate", {{2, 5, 6}}, [=](Inputs in) { return one(ops::rotate(in[0], rotary(5, 3, in[0].dtype(), 1.25), {})); }, {}, 1},
+      {"rotate at positions",
+       {{2, 3, 6}},
+       [=](Inputs in) {
+         return one(ops::rotate(in[0], rotary(9, 3, in[0].dtype()), ids({0, 8, 2, 5, 1, -1}, {2, 3})));
+       },
+       {},
+       1},
+      {"rotate by one angle",
+       {{2, 5, 6}},
+       [=](Inputs in) { return one(ops::rotate(in[0], rotary(1, 3, in[0].dtype(), 1, 7), {})); },
+       {},
+       1},
+      {"residual_rms_norm",
+       {{4, 3, 7}, {4, 3, 7}},
        [=](Inputs in) { return one(ops::residual_rms_norm(in[0], in[1], dropout_spec(0.25, 3), 1e-12)); },
-       [=](Inputs in) { return one(composed::residual_rms_norm(in[0], in[1], dropout_spec(0.25, 3), 1e-12)); }, 1},
-      {"residual_rms_norm without residual", {{5, 7}},
+       [=](Inputs in) { return one(composed::residual_rms_norm(in[0], in[1], dropout_spec(0.25, 3), 1e-12)); },
+       1},
+      {"residual_rms_norm without residual",
+       {{5, 7}},
        [=](Inputs in) { return one(ops::residual_rms_norm({}, in[0], {}, 1e-3)); },
-       [=](Inputs in) { return one(composed::residual_rms_norm({}, in[0], {}, 1e-3)); }, 1},
-      {"cross_entropy", {{4, 7}},
+       [=](Inputs in) { return one(composed::residual_rms_norm({}, in[0], {}, 1e-3)); },
+       1},
+      {"cross_entropy",
+       {{4, 7}},
        [=](Inputs in) { return one(ops::cross_entropy(in[0], labels).sum); },
-       [=](Inputs in) { return one(composed::cross_entropy(in[0], labels)); }, 2},
+       [=](Inputs in) { return one(composed::cross_entropy(in[0], labels)); },
+       2},
   };
 }
 

@@ -51,7 +51,7 @@ Variable embed(const Variable& word, const Variable& type, const Tensor& ids, co
 
 /// Inputs of attention(), scaled, normalised and rotated; the far pairs are absent unless the plan has far regions.
 struct AttentionVariables {
-  Variable q_near, k_near;    ///< q [B, R, D], k [B, L, D]
+  Variable q_near, k_near;  ///< q [B, R, D], k [B, L, D]
   Variable q_left, k_left;
   Variable q_right, k_right;
   Variable v;       ///< [B, L, E]

@@ -104,18 +104,24 @@ Tensor empty_like(const Tensor& x) { return x.defined() ? Tensor::empty(x.shape(
 }  // namespace
 
 Variable attention(const AttentionVariables& in, const AttentionPlan& plan, const DropoutSpec& spec) {
-  const AttentionInputs values{value_or_none(in.q_near), value_or_none(in.k_near),  value_or_none(in.q_left),
-                               value_or_none(in.k_left), value_or_none(in.q_right), value_or_none(in.k_right),
-                               in.v.value(),             in.key_mask,               in.rows};
+  const AttentionInputs values{value_or_none(in.q_near),
+                               value_or_none(in.k_near),
+                               value_or_none(in.q_left),
+                               value_or_none(in.k_left),
+                               value_or_none(in.q_right),
+                               value_or_none(in.k_right),
+                               in.v.value(),
+                               in.key_mask,
+                               in.rows};
   const Tensor& q = values.q_near;
   Tensor out = Tensor::empty({q.dim(0), q.dim(1), values.v.dim(2)}, q.dtype());
   Tensor log_sum_exp = Tensor::empty({q.dim(0), q.dim(1)}, q.dtype());
   kernels::attention(values, plan, spec, out, log_sum_exp);
   return record("attention", out, {in.q_near, in.k_near, in.q_left, in.k_left, in.q_right, in.k_right, in.v},
                 [values, plan, spec, out, log_sum_exp](std::span<const Tensor> g, std::span<const char>) {
-                  const AttentionGradients d{empty_like(values.q_near),  empty_like(values.k_near), empty_like(values.q_left),
-                                             empty_like(values.k_left),  empty_like(values.q_right),
-                                             empty_like(values.k_right), empty_like(values.v)};
+                  const AttentionGradients d{empty_like(values.q_near), empty_like(values.k_near),  empty_like(values.q_left),
+                                             empty_like(values.k_left), empty_like(values.q_right), empty_like(values.k_right),
+                                             empty_like(values.v)};
                   kernels::attention_backward(values, plan, spec, out, log_sum_exp, g[0], d);
                   return std::vector<Tensor>{d.q_near, d.k_near, d.q_left, d.k_left, d.q_right, d.k_right, d.v};
                 });
@@ -130,12 +136,12 @@ CrossEntropy cross_entropy(const Variable& logits, const Tensor& labels) {
   kernels::cross_entropy(lv, labels, result.row_loss, result.predicted, log_sum_exp);
   Tensor sum = Tensor::empty({1}, DType::kF64);
   sum.data<double>()[0] = kernels::sum(result.row_loss);
-  result.sum = record("cross_entropy", sum, {logits},
-                      [lv, labels, log_sum_exp](std::span<const Tensor> g, std::span<const char>) {
-                        Tensor d = Tensor::empty(lv.shape(), lv.dtype());
-                        kernels::cross_entropy_backward(lv, labels, log_sum_exp, g[0].item(), d);
-                        return std::vector<Tensor>{d};
-                      });
+  result.sum =
+      record("cross_entropy", sum, {logits}, [lv, labels, log_sum_exp](std::span<const Tensor> g, std::span<const char>) {
+        Tensor d = Tensor::empty(lv.shape(), lv.dtype());
+        kernels::cross_entropy_backward(lv, labels, log_sum_exp, g[0].item(), d);
+        return std::vector<Tensor>{d};
+      });
   return result;
 }
 

@@ -39,7 +39,7 @@ struct Variable::State {
   bool requires_grad = false;
   bool has_buffer = false;  // gradient lives in a segment that the owner of the flat buffer zeroes
   Tensor buffer;
-  Accumulator gradient;         // of a leaf
+  Accumulator gradient;            // of a leaf
   std::shared_ptr<Node> producer;  // null for leaves
   std::size_t output = 0;          // which of the producer's outputs this is
 };

@@ -20,8 +20,8 @@ QueryRows group_rows(const Tensor& flat, std::int64_t batch, std::int64_t length
   std::int64_t before = -1;
   for (const std::int32_t row : wanted) {
     if (row < 0) continue;
-    check(row > before && row < batch * length, ExitCode::kData,
-          "model: rows must ascend within [0, {}), but {} follows {}", batch * length, row, before);
+    check(row > before && row < batch * length, ExitCode::kData, "model: rows must ascend within [0, {}), but {} follows {}",
+          batch * length, row, before);
     before = row;
     ++count[static_cast<std::size_t>(row / length)];
   }

@@ -53,8 +53,11 @@ void initialize_gamma(Tensor gamma, const AttentionConfig& config, bool rotates,
     case InitGamma::kSign:
       fill_each(gamma, [&](std::int64_t i) { return key.draw(static_cast<std::uint32_t>(i), 0, 0)[0] & 1 ? 1.0 : -1.0; });
       break;
-    case InitGamma::kNormal: fill_each(gamma, [&](std::int64_t i) { return normal_at(key, i, 0); }); break;
-    default: kernels::fill(gamma, 1);
+    case InitGamma::kNormal:
+      fill_each(gamma, [&](std::int64_t i) { return normal_at(key, i, 0); });
+      break;
+    default:
+      kernels::fill(gamma, 1);
   }
 }
 

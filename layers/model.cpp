@@ -87,8 +87,8 @@ Variable Model::logits(const Context& context, const Variable& x, std::int64_t l
 }
 
 MaskedLoss Model::masked_loss(const Context& context, const ModelInputs& inputs, const Tensor& labels, Planner& planner) const {
-  check(inputs.rows.defined() && labels.size() == inputs.rows.size(), ExitCode::kData,
-        "model: {} labels for {} masked rows", labels.size(), inputs.rows.defined() ? inputs.rows.size() : 0);
+  check(inputs.rows.defined() && labels.size() == inputs.rows.size(), ExitCode::kData, "model: {} labels for {} masked rows",
+        labels.size(), inputs.rows.defined() ? inputs.rows.size() : 0);
   const Variable x = hidden(context, inputs, planner);
   const ops::CrossEntropy loss = ops::cross_entropy(logits(context, x, inputs.ids.dim(1), inputs.rows), labels);
   MaskedLoss result{loss.sum, loss.row_loss, loss.predicted};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/error.h"
 #include "layers/model.h"
 
 namespace gau {

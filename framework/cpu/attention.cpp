@@ -18,14 +18,26 @@ constexpr std::int64_t kRowGrain = 4;  // rows of logits that one thread takes a
 // The block's part of a tensor [B, N, C] (rows `first` to `first + count` of each of its sequences) as a batch of matrices.
 MatrixView rows_of(const Tensor& x, const AttentionBlock& block, std::int64_t first, std::int64_t count, bool transposed) {
   const std::int64_t columns = x.dim(2), stride = x.dim(1) * columns;
-  return {x, transposed ? columns : count, transposed ? count : columns, columns, transposed,
-          block.first_sequence * stride + first * columns, block.sequences, stride};
+  return {x,
+          transposed ? columns : count,
+          transposed ? count : columns,
+          columns,
+          transposed,
+          block.first_sequence * stride + first * columns,
+          block.sequences,
+          stride};
 }
 
 // `count` columns of the block's matrix of logits.
 MatrixView columns_of(const Tensor& s, const AttentionBlock& block, std::int64_t column, std::int64_t count, bool transposed) {
-  return {s, transposed ? count : block.rows, transposed ? block.rows : count, block.width, transposed, column,
-          block.sequences, block.rows * block.width};
+  return {s,
+          transposed ? count : block.rows,
+          transposed ? block.rows : count,
+          block.width,
+          transposed,
+          column,
+          block.sequences,
+          block.rows * block.width};
 }
 
 struct RegionInput {
@@ -72,6 +84,7 @@ class Attention {
       T* row = all + n * block.width;
       T value = 0;
       if (kind == RowKind::kTokens) {
+        if (plan_.has_distance_law()) scale_by_distance(block, plan_, i, true, row);
         mask_row(block, plan_, geometry_.mask(b), i, row);
         value = softmax_row(row, block.width);
       } else {
@@ -94,8 +107,12 @@ class Attention {
   template <class T>
   void spread(const AttentionBlock& block, const Tensor& ds, const AttentionGradients& gradients, Tensor scratch) {
     for (const RegionInput& region : regions_) {
-      const Tensor& dq = region.region == Region::kNear ? gradients.q_near : region.region == Region::kLeft ? gradients.q_left : gradients.q_right;
-      const Tensor& dk = region.region == Region::kNear ? gradients.k_near : region.region == Region::kLeft ? gradients.k_left : gradients.k_right;
+      const Tensor& dq = region.region == Region::kNear   ? gradients.q_near
+                         : region.region == Region::kLeft ? gradients.q_left
+                                                          : gradients.q_right;
+      const Tensor& dk = region.region == Region::kNear   ? gradients.k_near
+                         : region.region == Region::kLeft ? gradients.k_left
+                                                          : gradients.k_right;
       const Tensor& part = plan_.has_far() ? scratch : ds;
       for (const KeyRange& range : block.keys) {
         const ColumnSpan span = region_span(block, range, region.region, plan_);
@@ -140,8 +157,12 @@ class Attention {
         begin = std::max(begin, i - plan_.near_limit + 1);
         end = std::min(end, i + plan_.near_limit);
         break;
-      case Region::kLeft: end = std::min(end, i - plan_.near_limit + 1); break;
-      case Region::kRight: begin = std::max(begin, i + plan_.near_limit); break;
+      case Region::kLeft:
+        end = std::min(end, i - plan_.near_limit + 1);
+        break;
+      case Region::kRight:
+        begin = std::max(begin, i + plan_.near_limit);
+        break;
     }
     begin = std::min(begin, span.first_key + span.count);
     end = std::max(end, begin);
@@ -230,6 +251,7 @@ void backward(Backend& backend, const AttentionInputs& in, const AttentionPlan& 
       for (std::int64_t j = 0; j < block.width; ++j) d[j] = a[j] * (d[j] - mean);
       // Weights that are constant, not a softmax of logits, pass nothing to q and k.
       if (kind == RowKind::kUniform) std::fill(d, d + block.width, T(0));
+      if (plan.has_distance_law()) scale_by_distance(block, plan, i, false, d);
       if (dropout.active()) attention.drop(block, dropout, b, i, a);
     });
     for (const KeyRange& range : block.keys) {

@@ -17,7 +17,8 @@ AttentionGeometry::AttentionGeometry(const AttentionInputs& in, const AttentionP
       mask_(in.key_mask.defined() ? in.key_mask.data<std::int32_t>() : nullptr) {
   classify_rows(plan);
   const std::int64_t rows = std::min(queries_, kBlockRows);
-  const std::int64_t together = queries_ > rows ? 1 : std::max<std::int64_t>(1, kBlockElements / std::max<std::int64_t>(1, rows * keys_));
+  const std::int64_t together =
+      queries_ > rows ? 1 : std::max<std::int64_t>(1, kBlockElements / std::max<std::int64_t>(1, rows * keys_));
   for (std::int64_t b = 0; b < batch_; b += together) {
     for (std::int64_t r = 0; r < queries_; r += rows) {
       make_block(b, std::min(together, batch_ - b), r, std::min(rows, queries_ - r), plan);
@@ -101,8 +102,12 @@ ColumnSpan region_span(const AttentionBlock& block, const KeyRange& range, Regio
         begin = std::max(begin, block.low - plan.near_limit + 1);
         end = std::min(end, block.high + plan.near_limit);
         break;
-      case Region::kLeft: end = std::min(end, block.high - plan.near_limit + 1); break;
-      case Region::kRight: begin = std::max(begin, block.low + plan.near_limit); break;
+      case Region::kLeft:
+        end = std::min(end, block.high - plan.near_limit + 1);
+        break;
+      case Region::kRight:
+        begin = std::max(begin, block.low + plan.near_limit);
+        break;
     }
   } else if (region != Region::kNear) {
     end = begin;

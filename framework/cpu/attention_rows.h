@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 
 #include "framework/cpu/attention_blocks.h"
 #include "framework/cpu/vector_math.h"
@@ -32,6 +33,19 @@ void mask_row(const AttentionBlock& block, const AttentionPlan& plan, const std:
     if (plan.mask_diagonal && i >= first && i < end) row[i - first] = kHidden<T>;
     if (mask) {
       for (std::int64_t j = first; j < end; ++j) row[j - first] = mask[j] ? row[j - first] : kHidden<T>;
+    }
+  }
+}
+
+/// x[j] = a(|Δ|) · x[j], plus m(|Δ|) with `shift`: the plan's law of the distance, on the row at position i.
+template <class T>
+void scale_by_distance(const AttentionBlock& block, const AttentionPlan& plan, std::int64_t i, bool shift, T* row) {
+  for (const KeyRange& range : block.keys) {
+    for (std::int64_t n = 0; n < range.count; ++n) {
+      const std::size_t distance = static_cast<std::size_t>(std::abs(i - range.first - n));
+      T& x = row[range.column + n];
+      x *= static_cast<T>(plan.distance_scale[distance]);
+      if (shift) x += static_cast<T>(plan.distance_shift[distance]);
     }
   }
 }

@@ -1,0 +1,276 @@
+#include "train/training_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "data/corpus.h"
+#include "framework/atomic_file.h"
+#include "framework/kernels.h"
+#include "framework/log.h"
+#include "framework/parallel.h"
+#include "train/checkpoint.h"
+#include "train/init_from.h"
+#include "train/metrics.h"
+#include "train/stop_request.h"
+#include "train/trainer.h"
+
+namespace gau {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kValidationBatches = 8;   // a validation costs about as much as three steps
+constexpr std::int64_t kMostNonFiniteSteps = 5;  // in a row
+constexpr double kSelfAttentionLimit = 0.9;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// Everything that a run leaves in its directory, and nothing of anybody else's.
+const char* const kRunFiles[] = {"config.toml", "metrics.jsonl", "log.txt", "replay.json", "checkpoints"};
+
+void prepare_directory(const TrainRequest& request) {
+  const fs::path run = request.config.train.output;
+  std::error_code error;
+  fs::create_directories(run, error);
+  check(!error, ExitCode::kIo, "{}: cannot make the run directory: {}", run.string(), error.message());
+  const bool used =
+      std::any_of(std::begin(kRunFiles), std::end(kRunFiles), [&](const char* name) { return fs::exists(run / name); });
+  if (!used || request.resume) return;
+  check(request.overwrite, ExitCode::kUsage,
+        "{} holds an earlier run: give --resume to continue it, --overwrite to start anew, or another [train] output",
+        run.string());
+  for (const char* name : kRunFiles) {
+    fs::remove_all(run / name, error);
+    check(!error, ExitCode::kIo, "{}: cannot remove: {}", (run / name).string(), error.message());
+  }
+}
+
+// Operations per second of a bare product that fills the caches: what a step is measured against.
+double measure_product_rate(DType dtype) {
+  constexpr std::int64_t kSize = 768;
+  Tensor a = Tensor::zeros({kSize, kSize}, dtype), b = Tensor::zeros({kSize, kSize}, dtype),
+         c = Tensor::zeros({kSize, kSize}, dtype);
+  double best = 0;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    const auto begin = Clock::now();
+    kernels::gemm(MatrixView::of(a), MatrixView::of(b), MatrixView::of(c), 1.0, false);
+    best = std::max(best, 2.0 * kSize * kSize * kSize / seconds_since(begin));
+  }
+  return best;
+}
+
+class TrainingRun {
+ public:
+  explicit TrainingRun(const TrainRequest& request)
+      : request_(request),
+        config_(request.config),
+        corpus_(config_.data.corpus),
+        trainer_(config_, corpus_),
+        text_(Tokenization::of(corpus_.tokenizer())),
+        store_(config_.train.output, config_.train.keep) {
+    config_.model = trainer_.model().config();
+  }
+
+  TrainResult run() {
+    start();
+    MetricsFile metrics(path("metrics.jsonl"), state_.step);
+    Progress progress(config_.optim.steps, config_.train.log_every);
+    StopRequest stop;
+    const auto begin = Clock::now();
+    bool saved = false;
+    while (state_.step < config_.optim.steps && !stop.stop()) {
+      const StepMetrics line = step(progress);
+      metrics.write(line);
+      progress.show(line);
+      const bool asked = stop.take_save() || stop.stop();
+      saved = save_if_due(line, asked, progress);
+    }
+    progress.pause();
+    if (!saved) save(false);
+    return finish(stop.stop() && state_.step < config_.optim.steps, seconds_since(begin));
+  }
+
+ private:
+  std::string path(const char* name) const { return (fs::path(config_.train.output) / name).string(); }
+
+  void start() {
+    trainer_.model().initialize(static_cast<std::uint64_t>(config_.train.seed));
+    const std::optional<std::string> checkpoint = request_.resume ? store_.newest() : std::nullopt;
+    if (checkpoint) {
+      resume(*checkpoint);
+    } else if (!request_.init_from.empty()) {
+      init_from(request_.init_from, text_, trainer_.model());
+    }
+    write_file(path("config.toml"), to_toml(config_));
+    log::set_file(path("log.txt"));
+    describe();
+  }
+
+  void resume(const std::string& checkpoint) {
+    const Manifest manifest = verify_checkpoint(checkpoint);
+    for (const std::string& difference : config_differences(manifest.config, config_)) {
+      log::warn("resuming with a changed setting: {}", difference);
+    }
+    load_checkpoint(checkpoint, trainer_.model(), trainer_.optimizer(), state_);
+    log::info("resuming {} at step {}", checkpoint, state_.step);
+  }
+
+  void describe() {
+    product_rate_ = measure_product_rate(config_.train.dtype);
+    log::info("corpus {}: {} documents, {} training tokens, vocabulary {}", corpus_.path(), corpus_.documents(),
+              corpus_.tokens_of(Split::kTrain), corpus_.vocabulary().size());
+    log::info("model: {} layers, {} parameters, {} attention, {}; {} threads, matrix products at {:.0f} GFLOP/s",
+              config_.model.layers, trainer_.parameters(), name_of(config_.model.attention.kind), name_of(config_.train.dtype),
+              threads(), product_rate_ / 1e9);
+    log::info("a loss to compare with: {:.3f} (ln V, guessing), {:.3f} (unigram entropy, guessing by frequency)",
+              std::log(static_cast<double>(config_.model.vocab_size)), corpus_.unigram_entropy(Split::kTrain));
+    if (!trainer_.has_validation()) {
+      log::warn("{} has no validation split: the best checkpoint will be the last one", corpus_.path());
+    }
+  }
+
+  StepMetrics step(Progress& progress) {
+    const auto begin = Clock::now();
+    const StepReport report = trainer_.step(state_.step);
+    const double seconds = seconds_since(begin);
+    ++state_.step;
+    state_.cursor = static_cast<std::uint64_t>(state_.step * config_.data.batch * config_.optim.accumulate);
+    loss_ = report.sums.mean_loss();
+
+    StepMetrics line;
+    line.step = state_.step;
+    line.loss = loss_;
+    line.accuracy = report.sums.accuracy();
+    line.learning_rate = report.learning_rate;
+    line.gradient_norm = report.gradient_norm;
+    line.masked_tokens = report.sums.count;
+    line.seconds = seconds;
+    line.tokens_per_second = static_cast<double>(report.sums.tokens) / seconds;
+    line.mfu = trainer_.step_operations(report.sums.count) / seconds / product_rate_;
+    line.skipped = !report.skipped.empty();
+    if (line.skipped) skipped(report, progress);
+    non_finite_ = report.non_finite ? non_finite_ + 1 : 0;
+    if (non_finite_ == kMostNonFiniteSteps) give_up(report);
+    if (state_.step % config_.train.eval_every == 0 || state_.step == config_.optim.steps) validate(line, progress);
+    return line;
+  }
+
+  void skipped(const StepReport& report, Progress& progress) {
+    ++state_.skipped;
+    progress.pause();
+    log::warn("step {} skipped: {}", state_.step, report.skipped);
+  }
+
+  [[noreturn]] void give_up(const StepReport& report) {
+    const nlohmann::ordered_json replay{
+        {"step", state_.step},
+        {"reason", report.skipped},
+        {"seed", config_.train.seed},
+        {"first_sample", state_.cursor - static_cast<std::uint64_t>(config_.data.batch * config_.optim.accumulate)},
+        {"samples", config_.data.batch * config_.optim.accumulate},
+        {"learning_rate", report.learning_rate}};
+    write_file(path("replay.json"), replay.dump(2) + "\n");
+    fail(ExitCode::kNumeric,
+         "step {}: {} steps in a row without a finite gradient ({}); lower [optim] lr; {} names the samples", state_.step,
+         kMostNonFiniteSteps, report.skipped, path("replay.json"));
+  }
+
+  void validate(StepMetrics& line, Progress& progress) {
+    warn_of_self_attention(progress);
+    if (!trainer_.has_validation()) return;
+    const LossSums sums = trainer_.validate(kValidationBatches * config_.data.batch);
+    validation_loss_ = sums.mean_loss();
+    line.validation = ValidationMetrics{validation_loss_, sums.accuracy(), sums.count};
+    // A comparison with NaN is false: it never becomes the best.
+    improved_ = validation_loss_ < state_.best_loss;
+    if (!improved_) return;
+    state_.best_loss = validation_loss_;
+    state_.best_step = state_.step;
+  }
+
+  // Cosine attention whose tokens see little but themselves learns slowly or not at all; say so once a layer.
+  void warn_of_self_attention(Progress& progress) {
+    if (config_.model.attention.kind != AttentionKind::kCosine) return;
+    const std::vector<double> means = trainer_.self_attention();
+    above_limit_.resize(means.size(), 0);
+    for (std::size_t layer = 0; layer < means.size(); ++layer) {
+      above_limit_[layer] = means[layer] > kSelfAttentionLimit ? above_limit_[layer] + 1 : 0;
+      if (above_limit_[layer] != 2) continue;
+      progress.pause();
+      log::warn(
+          "layer {}: tokens give {:.3f} of their attention to themselves; try [attention] init_gamma = \"sign\", a smaller "
+          "scale, scale_warmup, or --init-from a dot-product model",
+          layer, means[layer]);
+    }
+  }
+
+  bool save_if_due(const StepMetrics& line, bool asked, Progress& progress) {
+    const bool best = line.validation && improved_;
+    const bool last = state_.step == config_.optim.steps;
+    if (!best && !asked && !last && state_.step % config_.train.save_every != 0) return false;
+    progress.pause();
+    save(best);
+    return true;
+  }
+
+  void save(bool best) {
+    digest_ = store_.save(trainer_.model(), trainer_.optimizer(), state_, config_, text_, best || !trainer_.has_validation());
+  }
+
+  TrainResult finish(bool stopped, double seconds) {
+    TrainResult result;
+    result.code = stopped ? ExitCode::kStopped : ExitCode::kDone;
+    result.step = state_.step;
+    result.parameters = trainer_.parameters();
+    result.skipped = state_.skipped;
+    result.loss = loss_;
+    result.validation_loss = validation_loss_;
+    result.best_loss = state_.best_loss;
+    result.best_step = state_.best_step;
+    result.digest = digest_;
+    result.seconds = seconds;
+    if (stopped) {
+      log::info("stopped on request after step {}; continue with --resume", state_.step);
+    } else {
+      log::info("done: {} steps in {}, training loss {:.3f}, best validation loss {:.3f} at step {}; {}", state_.step,
+                duration_text(seconds), loss_, state_.best_loss, state_.best_step, config_.train.output);
+    }
+    log::set_file("");
+    return result;
+  }
+
+  const TrainRequest& request_;
+  Config config_;
+  Corpus corpus_;
+  Trainer trainer_;
+  Tokenization text_;
+  CheckpointStore store_;
+  TrainState state_;
+  double product_rate_ = 0;
+  double loss_ = std::numeric_limits<double>::quiet_NaN();
+  double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
+  bool improved_ = false;
+  std::int64_t non_finite_ = 0;
+  std::vector<int> above_limit_;
+  std::uint64_t digest_ = 0;
+};
+
+}  // namespace
+
+TrainResult train(const TrainRequest& request) {
+  check(!request.config.data.corpus.empty(), ExitCode::kData,
+        "[data] corpus is not set: give the file that `gau prepare` wrote, in the configuration or by --set data.corpus=FILE");
+  if (request.config.train.threads > 0) set_threads(static_cast<int>(request.config.train.threads));
+  TrainingRun run(request);
+  prepare_directory(request);
+  return run.run();
+}
+
+}  // namespace gau

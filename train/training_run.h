@@ -1,0 +1,38 @@
+// A training run: the run directory, the log, validation, checkpoints, and what happens when something goes wrong.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/error.h"
+#include "train/config.h"
+
+namespace gau {
+
+struct TrainRequest {
+  Config config;
+  bool resume = false;     ///< continue the newest good checkpoint of the run directory
+  bool overwrite = false;  ///< remove an earlier run's files from the run directory
+  std::string init_from;   ///< model to start from, or ""
+};
+
+struct TrainResult {
+  ExitCode code = ExitCode::kDone;  ///< kDone, or kStopped after a signal
+  std::int64_t step = 0;
+  std::int64_t parameters = 0;
+  std::int64_t skipped = 0;
+  double loss = 0;             ///< of the last step
+  double validation_loss = 0;  ///< the last measured; NaN without a validation split
+  double best_loss = 0;
+  std::int64_t best_step = -1;
+  std::uint64_t digest = 0;  ///< of the final state
+  double seconds = 0;
+};
+
+/// Trains to config.optim.steps. Writes config.toml, metrics.jsonl, log.txt and checkpoints into config.train.output. Throws
+/// Error(kUsage) for a run directory that is in use without resume or overwrite, Error(kNumeric) after five steps in a row
+/// whose gradient is not finite (a replay.json says how to see it again), Error(kIo) when files cannot be written.
+TrainResult train(const TrainRequest& request);
+
+}  // namespace gau
