@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
+#include <numeric>
 #include <utility>
 
 #include "framework/error.h"
@@ -52,6 +52,17 @@ Split parse_split(const std::string& name) {
     if (name == name_of(split)) return split;
   }
   fail(ExitCode::kUsage, "split \"{}\" is unknown; known: train, valid, test", name);
+}
+
+double entropy_of_counts(std::span<const std::int64_t> counts) {
+  const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+  double entropy = 0;
+  for (const std::int64_t count : counts) {
+    if (count == 0) continue;
+    const double share = static_cast<double>(count) / total;
+    entropy -= share * std::log(share);
+  }
+  return entropy;
 }
 
 Corpus::Corpus(const std::string& path) : reader_(open_corpus(path)), offsets_(reader_.read<std::uint64_t>("/offsets")) {
@@ -132,22 +143,14 @@ std::vector<std::int32_t> Corpus::labels(std::int64_t document, std::int64_t fir
 
 double Corpus::unigram_entropy(Split wanted) const {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(vocabulary().size()), 0);
-  std::int64_t total = 0;
   for (const std::int64_t document : documents_of(wanted)) {
     const std::int64_t length = document_length(document);
     for (std::int64_t first = 0; first < length; first += kHeldTokens) {
       for (const std::int32_t id : tokens(document, first, std::min(kHeldTokens, length - first)))
         ++counts[static_cast<std::size_t>(id)];
     }
-    total += length;
   }
-  double entropy = 0;
-  for (const std::int64_t count : counts) {
-    if (count == 0) continue;
-    const double share = static_cast<double>(count) / static_cast<double>(total);
-    entropy -= share * std::log(share);
-  }
-  return entropy;
+  return entropy_of_counts(counts);
 }
 
 CorpusWriter::CorpusWriter(const std::string& path, const Tokenizer& tokenizer, bool with_labels)

@@ -27,6 +27,9 @@ enum class Split : std::uint8_t { kTrain = 0, kValid = 1, kTest = 2 };
 const char* name_of(Split split);
 Split parse_split(const std::string& name);
 
+/// -Σ p ln p over the relative frequencies of counts, in nats; 0 when all are 0.
+double entropy_of_counts(std::span<const std::int64_t> counts);
+
 /// A corpus open for reading. Reading calls are thread-safe.
 class Corpus {
  public:
@@ -56,7 +59,7 @@ class Corpus {
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& provenance() const { return provenance_; }
 
-  /// -Σ p ln p over the token frequencies of a split: the loss of guessing by frequency alone, in nats. 0 for no tokens.
+  /// Entropy of the token frequencies of a split: the loss of guessing by frequency alone, in nats. 0 for no tokens.
   double unigram_entropy(Split split) const;
 
  private:
