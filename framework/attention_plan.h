@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "framework/tensor.h"
 
@@ -48,9 +49,9 @@ struct AttentionPlan {
   double slope_left = 0;
   double slope_right = 0;
 
-  // --- a law of the distance (scale-invariant attention), both [L] in the type of q, or undefined: a and m at |Δ|
-  Tensor distance_scale;
-  Tensor distance_shift;
+  // --- a law of the distance (scale-invariant attention): a and m at |Δ| = 0 … L - 1, or both empty
+  std::vector<double> distance_scale;
+  std::vector<double> distance_shift;
 
   /// [B, L] in the type of q: what row i of q is multiplied by (1/√d or cosine s, times the temperature).
   Tensor row_factor;
@@ -72,7 +73,7 @@ struct AttentionPlan {
     return delta > 0 ? -slope_left * static_cast<double>(delta) : slope_right * static_cast<double>(delta);
   }
   bool has_far() const { return near_limit != kUnlimited; }
-  bool has_distance_law() const { return distance_scale.defined(); }
+  bool has_distance_law() const { return !distance_scale.empty(); }
   bool has_bias() const { return slope_left != 0 || slope_right != 0; }
   /// True when every row sees every key.
   bool sees_all(std::int64_t length) const { return !mask_diagonal && window >= length - 1; }

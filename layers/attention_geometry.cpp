@@ -152,21 +152,11 @@ class GeometryBuilder {
   // of all keys between distances t and c·t then does not depend on t. a = 1 and m = 0 at distance 0.
   void add_distance_law() {
     const double tau = request_.method.law->number("tau").value_or(kScaleInvariantTau);
-    std::vector<double> scale;
-    std::vector<double> shift;
     for (std::int64_t distance = 0; distance < request_.length; ++distance) {
       const double growth = 2 * std::log1p(static_cast<double>(distance) / tau);
-      scale.push_back(std::sqrt(1 + growth));
-      shift.push_back(-growth);
+      plan_.distance_scale.push_back(std::sqrt(1 + growth));
+      plan_.distance_shift.push_back(-growth);
     }
-    plan_.distance_scale = row(scale);
-    plan_.distance_shift = row(shift);
-  }
-
-  Tensor row(const std::vector<double>& values) const {
-    const Shape shape{static_cast<std::int64_t>(values.size())};
-    if (request_.dtype == DType::kF64) return Tensor::from(values, shape);
-    return Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
   }
 
   template <class F>

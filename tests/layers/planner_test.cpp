@@ -406,7 +406,7 @@ TEST(Planner, ScaleInvariantAttentionChangesLogitsByDistance) {
   ASSERT_TRUE(plan.has_distance_law());
   EXPECT_EQ(plan.distance_scale.at(0), 1);
   EXPECT_EQ(plan.distance_shift.at(0), 0);
-  for (const std::int64_t distance : {1, 10, 49}) {
+  for (const std::size_t distance : {1U, 10U, 49U}) {
     // For logits of unit variance the expected weight falls as 1 / (1 + distance / 10).
     const double a = plan.distance_scale.at(distance);
     const double m = plan.distance_shift.at(distance);
