@@ -48,7 +48,8 @@ Evaluation example(const std::string& model, double offset) {
     length *= 2;
   }
   for (std::int64_t at : {64, 256, 1024, 4096}) {
-    out.rows.push_back(row("leaky-rerope:w=32;k=8+infoscale", at, 2.845 + offset + 0.02 * std::log2(at / 64.0), 0.43));
+    out.rows.push_back(
+        row("leaky-rerope:w=32;k=8+infoscale", at, 2.845 + offset + 0.02 * std::log2(static_cast<double>(at) / 64), 0.43));
   }
   return out;
 }
