@@ -34,7 +34,7 @@ template <class T>
 RowResult<T> log_sum_exp(const T* row, std::int64_t columns) {
   const T largest = largest_value(row, columns);
   const T* const first = std::find(row, row + columns, largest);
-  const double sum = cpu::sum_values(columns, [=](std::int64_t c) { return static_cast<double>(cpu::vexp(row[c] - largest)); });
+  const double sum = cpu::sum_values(columns, [=](std::int64_t c) { return cpu::vexp(row[c] - largest); });
   // A row of NaN alone has no largest element; its loss is NaN.
   return {static_cast<double>(largest) + std::log(sum), static_cast<std::int32_t>(first == row + columns ? 0 : first - row)};
 }

@@ -2,7 +2,10 @@
 #include "framework/cpu/reduce.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "framework/cpu/cpu_backend.h"
@@ -50,6 +53,19 @@ void column_dot_blocks(const T* a, const T* b, std::int64_t rows, std::int64_t c
   }
 }
 
+// The exponent's bits are all ones in infinity and NaN, so the largest pattern without its sign tells.
+template <class T>
+bool all_finite(const T* values, std::int64_t begin, std::int64_t end) {
+  using Bits = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+  Bits largest = 0;
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t i = begin; i < end; ++i) {
+    const Bits magnitude = std::bit_cast<Bits>(values[i]) & std::numeric_limits<Bits>::max();
+    largest = std::max(largest, magnitude);
+  }
+  return largest < std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
+}
+
 }  // namespace
 
 double CpuBackend::sum(const Tensor& x) {
@@ -57,7 +73,7 @@ double CpuBackend::sum(const Tensor& x) {
   dispatch(x.dtype(), "sum", [&](auto zero) {
     const auto* const values = x.data<decltype(zero)>();
     total = sum_blocks(x.size(), [&](std::int64_t begin, std::int64_t end) {
-      return cpu::sum_values(end - begin, [from = values + begin](std::int64_t i) { return static_cast<double>(from[i]); });
+      return cpu::sum_values(end - begin, [from = values + begin](std::int64_t i) { return from[i]; });
     });
   });
   return total;
@@ -90,11 +106,7 @@ std::int64_t CpuBackend::first_non_finite(const Tensor& x) {
   dispatch(x.dtype(), "first_non_finite", [&](auto zero) {
     const auto* const values = x.data<decltype(zero)>();
     parallel_for(x.size(), kBlockElements, [&](std::int64_t begin, std::int64_t end) {
-      // x - x is 0 for finite x alone; a sum over the block finds out whether a search is worth it.
-      decltype(zero) trace = 0;
-#pragma omp simd reduction(+ : trace)
-      for (std::int64_t i = begin; i < end; ++i) trace += values[i] - values[i];
-      if (trace == 0) return;
+      if (all_finite(values, begin, end)) return;
       const auto* const found = std::find_if(values + begin, values + end, [](auto value) { return !std::isfinite(value); });
       firsts[static_cast<std::size_t>(begin / kBlockElements)] = found - values;
     });

@@ -18,16 +18,22 @@ T add_pairwise(std::array<T, kSums>& sums) {
   return sums[0];
 }
 
-/// Σ_i value(i) for i in [0, n), as double.
+/// Σ_i value(i) for i in [0, n), as double. The values of a group are made in their own type first: conversions and the work
+/// inside `value` are then vectors of one width each.
 template <class Value>
 double sum_values(std::int64_t n, const Value& value) {
+  using T = decltype(value(std::int64_t{0}));
   std::array<double, kSums> sums{};
   constexpr auto lanes = static_cast<std::int64_t>(kSums);
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    for (std::int64_t lane = 0; lane < lanes; ++lane) sums[static_cast<std::size_t>(lane)] += value(i + lane);
+    T group[kSums];
+#pragma omp simd
+    for (std::int64_t lane = 0; lane < lanes; ++lane) group[lane] = value(i + lane);
+#pragma omp simd
+    for (std::size_t lane = 0; lane < kSums; ++lane) sums[lane] += static_cast<double>(group[lane]);
   }
-  for (; i < n; ++i) sums[static_cast<std::size_t>(i % lanes)] += value(i);
+  for (; i < n; ++i) sums[static_cast<std::size_t>(i % lanes)] += static_cast<double>(value(i));
   return add_pairwise(sums);
 }
 
