@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/error.h"
 #include "framework/hdf5_file.h"
 #include "layers/model.h"
 

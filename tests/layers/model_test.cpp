@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "autograd/variable.h"
+#include "framework/error.h"
 #include "framework/kernels.h"
 #include "framework/parallel.h"
 #include "layers/model_check.h"
@@ -110,7 +111,7 @@ std::vector<ScalarCase> scalar_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(method, AgainstScalar, testing::ValuesIn(scalar_cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& tested) { return tested.param.name; });
 
 class ModelGradients : public testing::TestWithParam<ModelCase> {};
 
@@ -120,9 +121,9 @@ TEST_P(ModelGradients, EqualFiniteDifferences) {
   EXPECT_LE(result.error(), 1e-6) << result.worst;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ModelGradients, testing::ValuesIn(model_cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(All, ModelGradients, testing::ValuesIn(model_cases()), [](const auto& tested) {
   std::string name;
-  for (const char c : info.param.name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  for (const char c : tested.param.name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return name;
 });
 
