@@ -18,8 +18,8 @@ void FlatParameters::allocate(DType dtype) {
   values_ = Tensor::zeros({size_}, dtype);
   gradients_ = Tensor::zeros({size_}, dtype);
   for (Parameter& parameter : list_) {
-    parameter.variable = Variable(values_.segment(parameter.offset, parameter.shape),
-                                  gradients_.segment(parameter.offset, parameter.shape));
+    parameter.variable =
+        Variable(values_.segment(parameter.offset, parameter.shape), gradients_.segment(parameter.offset, parameter.shape));
   }
 }
 

@@ -1,7 +1,7 @@
 // FlatParameters: all parameters of a model in one tensor of values, all gradients in another, named segments of both.
 //
-// All-reduce, norm, clipping, optimizer and checkpoint are then single calls over one buffer. Segments lie in the order in which
-// they were added, so the layout is a function of the model's configuration alone.
+// All-reduce, norm, clipping, optimizer and checkpoint are then single calls over one buffer. Segments lie in the order in
+// which they were added, so the layout is a function of the model's configuration alone.
 #pragma once
 
 #include <cstdint>

@@ -30,9 +30,9 @@ struct ModelInputs {
 
 /// Loss of a batch: sums, so that shards, micro-batches and ranks add up exactly.
 struct MaskedLoss {
-  Variable sum;         ///< f64 [1]: Σ cross-entropy in nats over labelled rows
-  Tensor row_loss;      ///< f64 [M]
-  Tensor predicted;     ///< i32 [M]
+  Variable sum;              ///< f64 [1]: Σ cross-entropy in nats over labelled rows
+  Tensor row_loss;           ///< f64 [M]
+  Tensor predicted;          ///< i32 [M]
   std::int64_t count = 0;    ///< labelled rows
   std::int64_t correct = 0;  ///< of them, predicted right
 };
@@ -50,7 +50,8 @@ class Model {
   /// Truncated normal (layers/initializer.h), γ by config.attention.init_gamma, learned scales. A function of (config, seed).
   void initialize(std::uint64_t seed);
 
-  /// Hidden states [B, L, H], or [M, H] with inputs.rows. `observer` is told the output of the embedding (index 0) and of each layer.
+  /// Hidden states [B, L, H], or [M, H] with inputs.rows. `observer` is told the output of the embedding (index 0) and of each
+  /// layer.
   Variable hidden(const Context& context, const ModelInputs& inputs, Planner& planner,
                   const std::function<void(std::int64_t, const Variable&)>& observer = {}) const;
   /// Logits of hidden rows: x [..., H] -> [..., V], after the head's dropout. `rows` as in ModelInputs, for its random keys.

@@ -16,7 +16,8 @@ struct ModelCase {
   bool composed = false;
 };
 
-/// Dot, cosine and keynorm attention, learned s, untied head, far regions, windows: two layers, dropout on, padding, some rows only.
+/// Dot, cosine and keynorm attention, learned s, untied head, far regions, windows: two layers, dropout on, padding, some rows
+/// only.
 std::vector<ModelCase> model_cases();
 
 /// Central differences of Σ cross-entropy against backward, in double, over a sample of each parameter's elements.

@@ -73,8 +73,7 @@ class TrainingRun {
         config_(request.config),
         corpus_(config_.data.corpus),
         trainer_(config_, corpus_),
-        text_(Tokenization::of(corpus_.tokenizer())),
-        store_(config_.train.output, config_.train.keep) {
+        text_(Tokenization::of(corpus_.tokenizer())) {
     config_.model = trainer_.model().config();
   }
 
@@ -101,8 +100,9 @@ class TrainingRun {
   std::string path(const char* name) const { return (fs::path(config_.train.output) / name).string(); }
 
   void start() {
+    store_.emplace(config_.train.output, config_.train.keep);
     trainer_.model().initialize(static_cast<std::uint64_t>(config_.train.seed));
-    const std::optional<std::string> checkpoint = request_.resume ? store_.newest() : std::nullopt;
+    const std::optional<std::string> checkpoint = request_.resume ? store_->newest() : std::nullopt;
     if (checkpoint) {
       resume(*checkpoint);
     } else if (!request_.init_from.empty()) {
@@ -221,7 +221,7 @@ class TrainingRun {
   }
 
   void save(bool best) {
-    digest_ = store_.save(trainer_.model(), trainer_.optimizer(), state_, config_, text_, best || !trainer_.has_validation());
+    digest_ = store_->save(trainer_.model(), trainer_.optimizer(), state_, config_, text_, best || !trainer_.has_validation());
   }
 
   TrainResult finish(bool stopped, double seconds) {
@@ -251,7 +251,7 @@ class TrainingRun {
   Corpus corpus_;
   Trainer trainer_;
   Tokenization text_;
-  CheckpointStore store_;
+  std::optional<CheckpointStore> store_;  // made once the run directory is ours
   TrainState state_;
   double product_rate_ = 0;
   double loss_ = std::numeric_limits<double>::quiet_NaN();

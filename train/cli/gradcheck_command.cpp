@@ -38,13 +38,15 @@ int report(const std::vector<Row>& rows, bool json) {
     fmt::print("{:<48} {:>12} {:>12} {:>9}\n", "case", "worst error", "largest", "elements");
     for (const Row& row : rows) {
       const char* verdict = row.result.passed(kTolerance) ? "" : row.result.vacuous() ? "  VACUOUS" : "  FAILED  ";
-      fmt::print("{:<48} {:>12.2e} {:>12.2e} {:>9}{}{}\n", row.name, row.result.error(), row.result.largest,
-                 row.result.checked, verdict, row.result.passed(kTolerance) ? "" : row.result.worst);
+      fmt::print("{:<48} {:>12.2e} {:>12.2e} {:>9}{}{}\n", row.name, row.result.error(), row.result.largest, row.result.checked,
+                 verdict, row.result.passed(kTolerance) ? "" : row.result.worst);
     }
   }
   const auto worst = std::max_element(rows.begin(), rows.end(),
                                       [](const Row& a, const Row& b) { return a.result.error() < b.result.error(); });
-  if (!passed) fail(ExitCode::kNumeric, "gradcheck: the worst error, {:.2e} of \"{}\", is above {:.0e}", worst->result.error(), worst->name, kTolerance);
+  if (!passed)
+    fail(ExitCode::kNumeric, "gradcheck: the worst error, {:.2e} of \"{}\", is above {:.0e}", worst->result.error(),
+         worst->name, kTolerance);
   log::info("gradcheck: {} cases on backend {}, worst error {:.2e} (\"{}\"), tolerance {:.0e}", rows.size(), backend().name(),
             worst->result.error(), worst->name, kTolerance);
   return static_cast<int>(ExitCode::kDone);
@@ -67,8 +69,8 @@ void add_gradcheck(CLI::App& app, Action& action) {
   command->callback([options, &action] {
     action = [options] {
       if (options->quiet) log::set_quiet(true);
-      check(options->backend == backend().name(), ExitCode::kUsage, "gradcheck: backend \"{}\" is not in this build (known: {})",
-            options->backend, backend().name());
+      check(options->backend == backend().name(), ExitCode::kUsage,
+            "gradcheck: backend \"{}\" is not in this build (known: {})", options->backend, backend().name());
       std::vector<Row> rows;
       for (const OpCase& op_case : op_cases()) {
         rows.push_back({op_case.name, check_case(op_case, op_case.fused)});
