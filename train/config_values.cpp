@@ -143,10 +143,7 @@ void parse_value(const std::string& text, double& value) {
   check(result.ec == std::errc(), ExitCode::kData, "{} is too large or too small for a double", text);
 }
 
-void parse_value(const std::string& text, std::string& value) {
-  const bool quoted = text.size() >= 2 && text.front() == '"' && text.back() == '"';
-  value = quoted ? text.substr(1, text.size() - 2) : text;
-}
+void parse_value(const std::string& text, std::string& value) { value = text; }
 
 void parse_value(const std::string& text, std::array<double, 2>& value) {
   const auto elements = split_list(text);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -20,10 +21,6 @@ namespace gau {
 namespace {
 
 constexpr std::size_t kRecentSteps = 50;
-
-nlohmann::ordered_json number(double value) {
-  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
-}
 
 /// The whole lines of earlier steps, up to `step`. Steps ascend, so the first later, damaged or unfinished line ends them.
 std::string lines_up_to(const std::string& path, std::int64_t step) {
@@ -50,22 +47,22 @@ std::size_t terminal_columns() {
 double perplexity(double loss) { return std::exp(loss); }
 
 std::string to_json_line(const StepMetrics& metrics) {
-  nlohmann::ordered_json line;
+  nlohmann::ordered_json line;  // writes null for numbers that are not finite
   line["step"] = metrics.step;
-  line["loss"] = number(metrics.loss);
-  line["perplexity"] = number(perplexity(metrics.loss));
-  line["accuracy"] = number(metrics.accuracy);
-  line["lr"] = number(metrics.learning_rate);
-  line["grad_norm"] = number(metrics.gradient_norm);
+  line["loss"] = metrics.loss;
+  line["perplexity"] = perplexity(metrics.loss);
+  line["accuracy"] = metrics.accuracy;
+  line["lr"] = metrics.learning_rate;
+  line["grad_norm"] = metrics.gradient_norm;
   line["masked_tokens"] = metrics.masked_tokens;
-  line["tokens_per_second"] = number(metrics.tokens_per_second);
-  line["mfu"] = metrics.mfu ? number(*metrics.mfu) : nullptr;
-  line["seconds"] = number(metrics.seconds);
+  line["tokens_per_second"] = metrics.tokens_per_second;
+  line["mfu"] = metrics.mfu.value_or(std::numeric_limits<double>::quiet_NaN());
+  line["seconds"] = metrics.seconds;
   if (metrics.skipped) line["skipped"] = true;
   if (metrics.validation) {
-    line["valid_loss"] = number(metrics.validation->loss);
-    line["valid_perplexity"] = number(perplexity(metrics.validation->loss));
-    line["valid_accuracy"] = number(metrics.validation->accuracy);
+    line["valid_loss"] = metrics.validation->loss;
+    line["valid_perplexity"] = perplexity(metrics.validation->loss);
+    line["valid_accuracy"] = metrics.validation->accuracy;
     line["valid_masked_tokens"] = metrics.validation->masked_tokens;
   }
   return line.dump();

@@ -169,6 +169,17 @@ TEST_F(Checkpoint, EveryDamagedFileIsFoundAndTheOlderOneTaken) {
   }
 }
 
+TEST_F(Checkpoint, AnEditedManifestIsFound) {
+  SmallRun(1).save(store_);
+  const std::string path = store_.directory_of(1) + "/manifest.json";
+  std::string text = read_bytes(path);
+  const auto at = text.find("\"cursor\": 64");
+  ASSERT_NE(at, std::string::npos);
+  text[at + 10] = '7';
+  std::ofstream(path, std::ios::binary) << text;
+  EXPECT_THROW(verify_checkpoint(store_.directory_of(1)), Error);
+}
+
 TEST_F(Checkpoint, TruncatedAndMissingFilesAreFound) {
   SmallRun run(1);
   run.save(store_);

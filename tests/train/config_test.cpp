@@ -191,7 +191,7 @@ TEST(Config, AContradictionIsTheFaultOfWhoMadeIt) {
 TEST(Config, TheEffectiveConfigurationComesBackBitByBit) {
   const Config config = parse_config(
       "", "c",
-      {"optim.lr=0.1234567890123456789", "data.corpus=a \"b\" \\ 词\t.h5", "optim.betas=[0.3333333333333333, 0.9999999999]",
+      {"optim.lr=0.1234567890123456789", "data.corpus=\"a b\" \\ 词\t\"", "optim.betas=[0.3333333333333333, 0.9999999999]",
        "optim.points=0:1,7:0.1", "optim.schedule=piecewise", "eval.lengths=64,4096", "train.dtype=f64", "attention.kind=cosine",
        "data.masking=corpus", "optim.clip=1e-7"});
   const std::string text = to_toml(config);
@@ -199,7 +199,7 @@ TEST(Config, TheEffectiveConfigurationComesBackBitByBit) {
   EXPECT_EQ(config_values(again, false), config_values(config, false));
   EXPECT_EQ(to_toml(again), text);
   EXPECT_EQ(again.optim.lr, 0.1234567890123456789);
-  EXPECT_EQ(again.data.corpus, "a \"b\" \\ 词\t.h5");
+  EXPECT_EQ(again.data.corpus, "\"a b\" \\ 词\t\"");
 }
 
 TEST(Config, DefaultsAreInRange) {
