@@ -161,9 +161,10 @@ void warn_about_all(const PrepareOptions& options, const PrepareReport& report) 
     log::warn("{} of {} documents repeat an earlier one; the unigram entropy is {:.3f} nats", report.duplicates,
               report.documents, report.unigram_entropy);
   }
+  const char* advice = options.text.format == TextFormat::kDocument ? ", or use --format lines" : "";
   const auto missing = [&](double fraction, Split split) {
     if (fraction <= 0 || report.splits[static_cast<std::size_t>(split)].documents > 0) return;
-    log::warn("{} documents are too few for a {} split; give more, or --format lines", report.documents, name_of(split));
+    log::warn("{} documents are too few for a {} split; give more{}", report.documents, name_of(split), advice);
   };
   missing(options.fractions.valid, Split::kValid);
   missing(options.fractions.test, Split::kTest);
