@@ -30,13 +30,15 @@ double window_operations(const ModelConfig& config, std::int64_t length) {
 
 std::int64_t forecast_bytes(const ModelConfig& config, DType dtype, std::int64_t batch, std::int64_t length,
                             std::int64_t rows) {
-  // Values and gradients of the parameters; in a layer at once: input, residual and output (H), the joint projection and its
-  // parts, gate, values and their product (E), queries and keys of three regions (D); attention works on blocks of rows.
-  constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20;
+  // Values and gradients of the parameters. In a layer at once: input, residual and output (H); the joint projection and its
+  // parts, values, gate and their product (E); queries and keys of three regions (D). Attention holds two blocks of logits, of
+  // 128 rows or of 2^20 elements.
+  constexpr std::int64_t kRest = std::int64_t{16} << 20;
   const auto element = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t token = 4 * config.hidden + 8 * config.intermediate + 12 * config.key_size;
+  const std::int64_t token = 3 * config.hidden + 5 * config.intermediate + 8 * config.key_size;
+  const std::int64_t blocks = 2 * std::max<std::int64_t>(1 << 20, 128 * length);
   const std::int64_t logits = 3 * (rows + 32) * config.vocab_size;
-  return element * (2 * config.parameter_count() + batch * length * token + logits) + kBlockBytes + 64 * length * element;
+  return element * (2 * config.parameter_count() + batch * length * token + blocks + logits) + kRest;
 }
 
 std::optional<std::int64_t> available_memory() {

@@ -194,7 +194,8 @@ class Evaluator {
     std::int64_t most = 0;
     std::int64_t at = 0;
     for (const Job& job : jobs_) {
-      const std::int64_t batch = windows_per_batch(options_.batch_tokens, job.length);
+      const auto windows = static_cast<std::int64_t>(job.windows.size());
+      const std::int64_t batch = std::min(windows, windows_per_batch(options_.batch_tokens, job.length));
       const std::int64_t bytes = forecast_bytes(config_, model_.dtype(), batch, job.length, batch * most_scored(job.windows));
       if (bytes <= most) continue;
       most = bytes;
