@@ -37,7 +37,6 @@ gau_find(gau_dnnl libdnnl-dev oneapi/dnnl/dnnl.hpp dnnl)
 gau_find(gau_hdf5 libhdf5-dev hdf5.h hdf5 SUFFIXES hdf5/serial)
 gau_find(gau_xxhash libxxhash-dev xxhash.h xxhash)
 gau_find(gau_zstd libzstd-dev zstd.h zstd)
-gau_find(gau_random123 librandom123-dev Random123/philox.h "")
 
 # A parallel HDF5 brings MPI into every file; the serial one is what the design needs.
 file(STRINGS ${gau_hdf5_INCLUDE}/H5pubconf.h gau_hdf5_parallel REGEX "^#define H5_HAVE_PARALLEL 1")

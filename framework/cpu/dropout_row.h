@@ -42,7 +42,6 @@ class DropoutRows {
                    bits.data());
       T* const to = values + done;
       const std::uint16_t* const draw = bits.data() + inside;
-#pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) to[i] = draw[i] < threshold ? T(0) : to[i] * scale;
       done += width;
     }

@@ -16,31 +16,30 @@ namespace cpu {
 namespace {
 
 constexpr std::int64_t kPanelRows = 256;
+constexpr std::int64_t kLeastRows = 64;
+constexpr std::int64_t kPanelCols = 768;
 constexpr std::int64_t kPanelsWanted = 8;             // below that, threads would wait for each other
 constexpr std::int64_t kPanelOperations = 4'000'000;  // multiplications that are worth a panel
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t round_up(std::int64_t value, std::int64_t unit) { return ceil_div(value, unit) * unit; }
 
 struct Panels {
   std::int64_t batch, rows, cols;
 };
 
-// A stored-transposed a is read in runs as long as the panel has rows, and oneDNN stays fast down to 64; otherwise columns are
-// split first, since each panel of rows packs b anew.
+// oneDNN cuts the sum over k by n and k, not by m: so columns are split by n alone, and rows as evenly as the number of panels
+// asks for, without a change of bits.
 Panels choose_panels(const GemmShape& shape) {
-  Panels panels{1, std::min(kPanelRows, shape.m), shape.n};
-  const std::int64_t operations = shape.m * shape.n * shape.k;
-  if (shape.batch > 1) {
-    panels.batch = std::clamp<std::int64_t>(kPanelOperations / std::max<std::int64_t>(operations, 1), 1, shape.batch);
-  }
-  const std::int64_t count = ceil_div(shape.batch, panels.batch) * ceil_div(shape.m, panels.rows);
-  const std::int64_t wanted =
-      std::min(ceil_div(kPanelsWanted, count), std::max<std::int64_t>(shape.batch * operations / kPanelOperations / count, 1));
-  if (wanted <= 1) return panels;
-  if (shape.transpose_a) {
-    panels.rows = std::max<std::int64_t>(64, ceil_div(ceil_div(panels.rows, wanted), 32) * 32);
-  } else {
-    panels.cols = std::max<std::int64_t>(128, ceil_div(ceil_div(shape.n, wanted), 64) * 64);
+  const std::int64_t operations = std::max<std::int64_t>(shape.m * shape.n * shape.k, 1);
+  Panels panels{std::clamp<std::int64_t>(kPanelOperations / operations, 1, shape.batch), std::min(kPanelRows, shape.m),
+                shape.n};
+  if (shape.n > kPanelCols) panels.cols = round_up(ceil_div(shape.n, ceil_div(shape.n, kPanelCols)), 64);
+  const std::int64_t others = ceil_div(shape.batch, panels.batch) * ceil_div(shape.n, panels.cols);
+  const std::int64_t worth = shape.batch * operations / kPanelOperations;
+  const std::int64_t stacked = std::clamp<std::int64_t>(std::min(kPanelsWanted, worth) / others, 1, shape.m);
+  if (ceil_div(shape.m, panels.rows) < stacked) {
+    panels.rows = std::min(panels.rows, std::max(kLeastRows, round_up(ceil_div(shape.m, stacked), 32)));
   }
   return panels;
 }
