@@ -26,6 +26,7 @@ namespace gau {
 namespace {
 
 constexpr const char* kPrefix = "GAU_";
+constexpr double kLargestSize = 1 << 30;  // limits from here on only guard against overflow and are left out of the help
 
 std::string upper(std::string text) {
   for (char& c : text)
@@ -68,7 +69,7 @@ std::vector<Assignment> setting_assignments(const std::vector<std::string>& sett
     check(equals != std::string::npos && dot < equals, ExitCode::kUsage, "--set {}: write table.key=value, as in optim.lr=1e-3",
           setting);
     assignments.push_back({setting.substr(0, dot), setting.substr(dot + 1, equals - dot - 1), setting.substr(equals + 1),
-                           ValueKind::kUntyped, "--set " + setting.substr(0, equals)});
+                           ValueKind::kUntyped, "--set"});
   }
   return assignments;
 }
@@ -242,7 +243,7 @@ std::string config_help() {
   std::string table;
   for (const auto& key : config_keys()) {
     if (table != key.table) text += fmt::format("\n[{}]\n", table = key.table);
-    const std::string range = key.range.str();
+    const std::string range = key.range.high >= kLargestSize ? "" : key.range.str();
     text +=
         fmt::format("  {:<18} {:<18} {}{}\n", key.name, key.text(defaults), key.help, range.empty() ? "" : " (" + range + ")");
   }

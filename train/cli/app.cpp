@@ -53,7 +53,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
 
 std::string suggestion(const std::string& name, const std::vector<std::string>& known) {
   const std::string near = nearest_name(name, known);
-  return near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
+  return near.empty() ? "" : fmt::format(": did you mean '{}'?", near);
 }
 
 /// The line for a command line that CLI11 refused. What it could not place is named first: an unknown option often makes
@@ -78,7 +78,7 @@ void check_command(const CLI::App& app, int argc, const char* const* argv) {
   const auto names = command_names(app);
   for (const auto& name : names)
     if (name == word) return;
-  fail(ExitCode::kUsage, "unknown command '{}'{}; `gau --help` lists the commands", word, suggestion(word, names));
+  fail(ExitCode::kUsage, "unknown command '{}'{} (`gau --help` lists the commands)", word, suggestion(word, names));
 }
 
 int parse_and_run(int argc, const char* const* argv) {

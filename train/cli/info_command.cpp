@@ -14,6 +14,7 @@
 #include "train/checkpoint.h"
 #include "train/cli/commands.h"
 #include "train/config.h"
+#include "train/config_file.h"
 #include "train/model_io.h"
 
 namespace gau::cli {
@@ -54,6 +55,19 @@ Json model_json(const ModelConfig& config) {
           {"position", attention.position},
           {"window", attention.window},
           {"L_train", attention.train_length}};
+}
+
+/// Values by table and key, numbers as numbers.
+Json config_json(const std::map<std::string, std::string>& values) {
+  Json json;
+  Config scratch;
+  for (const ConfigKey& key : config_keys()) {
+    const auto found = values.find(key.full_name());
+    if (found == values.end()) continue;
+    const bool text = kind_of(key.field(scratch)) == ValueKind::kString;
+    json[key.table][key.name] = text ? Json(found->second) : Json::parse(found->second);
+  }
+  return json;
 }
 
 Json corpus_info(const std::string& path) {
@@ -102,7 +116,7 @@ Json checkpoint_info(const std::string& directory) {
             {"dtype", name_of(manifest.dtype)},
             {"digest", digest_text(manifest.digest)}};
   json["model"] = model_json(read_model_config(directory + "/model.h5"));
-  json["config"] = manifest.config;
+  json["config"] = config_json(manifest.config);
   return json;
 }
 
@@ -131,7 +145,7 @@ Json config_info(const std::string& path) {
   Json json{{"kind", "config"}};
   // Without a vocabulary the size of the embedding is not known.
   json["parameters"] = config.model.vocab_size == 0 ? Json(nullptr) : Json(config.model.parameter_count());
-  json["config"] = config_values(config, false);
+  json["config"] = config_json(config_values(config, false));
   return json;
 }
 

@@ -1,0 +1,111 @@
+// gau info: parameter counts of the published models, corpora, runs and checkpoints.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+
+namespace gau {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+std::string published_config(int layers) {
+  return "[model]\nlayers = " + std::to_string(layers) +
+         "\nhidden = 768\nintermediate = 1536\nkey_size = 128\nvocab_size = 12000\n";
+}
+
+TEST(Info, CountsThePublishedModels) {
+  const TestDirectory directory;
+  const std::string base = directory.write("base.toml", published_config(24));
+  const std::string small = directory.write("small.toml", published_config(6));
+  EXPECT_THAT(run_gau("info '" + base + "'").out, HasSubstr("96.5 M"));
+  EXPECT_THAT(run_gau("info '" + small + "'").out, HasSubstr("31.0 M"));
+  const auto result = run_gau("info --json '" + base + "'");
+  EXPECT_EQ(result.code, 0);
+  const json info = json::parse(result.out);
+  EXPECT_EQ(info["kind"], "config");
+  EXPECT_EQ(info["parameters"], 96517632);
+  EXPECT_EQ(info["config"]["model"]["layers"], 24);
+}
+
+TEST(Info, ABadConfigurationNamesFileAndLine) {
+  const TestDirectory directory;
+  const std::string path = directory.write("c.toml", "[model]\nlayrs = 2\n");
+  const auto result = run_gau("info '" + path + "'");
+  EXPECT_EQ(result.code, 65);
+  EXPECT_THAT(result.err, HasSubstr(path + ":2:"));
+  EXPECT_THAT(result.err, HasSubstr("'layers'"));
+}
+
+TEST(Info, TheEnvironmentIsReadWhateverTheLocale) {
+  const TestDirectory directory;
+  const std::string path = directory.write("c.toml", "[model]\nvocab_size = 100\n");
+  const auto result = run_gau("info --json '" + path + "'", "LC_ALL=de_DE.UTF-8 GAU_OPTIM_LR=2.5e-3");
+  EXPECT_EQ(json::parse(result.out)["config"]["optim"]["lr"], 2.5e-3);
+  EXPECT_EQ(run_gau("info '" + path + "'", "GAU_OPTIM_LR=2,5e-3").code, 64);
+}
+
+TEST(Info, OtherThingsAreRefused) {
+  const TestDirectory directory;
+  EXPECT_EQ(run_gau("info '" + directory.path().string() + "'").code, 65);
+  EXPECT_EQ(run_gau("info '" + directory.write("cut.h5", "\x89HDF\r\n") + "'").code, 65);
+  EXPECT_EQ(run_gau("info '" + directory.write("c.toml", std::string("\0\1\2", 3)) + "'").code, 65);
+}
+
+/// A tiny run over a text made here.
+class TinyRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text;
+    for (int line = 0; line < 60; ++line) text += "the quick brown fox " + std::to_string(line) + " jumps over the lazy dog\n";
+    const std::string source = directory_.write("text.txt", text);
+    const auto prepared = run_gau("prepare --quiet '" + source + "' -o '" + corpus_ + "'");
+    ASSERT_EQ(prepared.code, 0) << prepared.err;
+    const auto trained = train("run");
+    ASSERT_EQ(trained.code, 0) << trained.err;
+  }
+  ProgramResult train(const std::string& name, const std::string& more = "") const {
+    const std::string config =
+        directory_.write("c.toml",
+                         "[model]\nlayers = 1\nhidden = 16\nintermediate = 16\nkey_size = 8\n[data]\nlength = 16\nbatch = 8\n"
+                         "[optim]\nsteps = 6\n[train]\neval_every = 3\nsave_every = 2\nkeep = 9\n");
+    return run_gau("train --quiet '" + config + "' --set data.corpus='" + corpus_ + "' --set train.output='" +
+                   directory_.file(name) + "' " + more);
+  }
+  json info(const std::string& name) const { return json::parse(run_gau("info --json '" + directory_.file(name) + "'").out); }
+
+  TestDirectory directory_;
+  std::string corpus_ = directory_.file("corpus.h5");
+};
+
+TEST_F(TinyRun, CorpusRunCheckpointAndModelAreTold) {
+  EXPECT_EQ(info("corpus.h5")["kind"], "corpus");
+  EXPECT_EQ(info("corpus.h5")["documents"], 60);
+  const json run = info("run"), checkpoint = info("run/checkpoints/latest");
+  EXPECT_EQ(run["kind"], "run");
+  EXPECT_EQ(checkpoint["kind"], "checkpoint");
+  EXPECT_EQ(checkpoint["step"], 6);
+  EXPECT_EQ(run["digest"], checkpoint["digest"]);
+  const json model = info("run/checkpoints/latest/model.h5");
+  EXPECT_EQ(model["kind"], "model");
+  EXPECT_EQ(model["model"]["L_train"], 16);
+  EXPECT_EQ(model["parameters"], checkpoint["parameters"]);
+  EXPECT_EQ(info("run/config.toml")["parameters"], checkpoint["parameters"]);
+}
+
+TEST_F(TinyRun, AnInterruptedRunEndsWithTheSameBytes) {
+  ASSERT_EQ(train("other").code, 0);
+  std::filesystem::remove_all(directory_.path() / "other/checkpoints/step-6");
+  ASSERT_EQ(train("other", "--resume").code, 0);
+  EXPECT_EQ(info("run")["digest"], info("other")["digest"]);
+  for (const char* name : {"manifest.json", "model.h5", "optimizer-0.h5"})
+    EXPECT_EQ(read_text(directory_.path() / "run/checkpoints/step-6" / name),
+              read_text(directory_.path() / "other/checkpoints/step-6" / name))
+        << name;
+}
+
+}  // namespace
+}  // namespace gau
