@@ -39,6 +39,7 @@ struct Evaluation {
   std::int64_t corpus_tokens = 0;     ///< tokens of the split
   std::int64_t train_length = 0;      ///< L_train; 0: not known
   std::int64_t stride = 0;            ///< distance between targets; 0: the protocol has none
+  std::int64_t target_limit = 0;      ///< --targets: at most so many (paper: a document); 0: all
   std::int64_t seed = 0;
   std::vector<EvalRow> rows;  ///< crop first, then by method and length
 };

@@ -105,6 +105,7 @@ class Evaluator {
     for (const EvalDocument& document : corpus_.documents) result.corpus_tokens += token_count(document);
     result.train_length = train_length_;
     result.stride = stride_;
+    result.target_limit = options_.targets;
     result.seed = static_cast<std::int64_t>(options_.seed);
     return result;
   }

@@ -213,9 +213,13 @@ std::string without_far_characters(const std::string& text) {
 /// The plot with '?' where a font is missing; the SVG is drawn by its reader's fonts and keeps every character.
 Plot for_bitmap(Plot plot, const TemporaryDirectory& directory) {
   if (fonts_have(directory, far_characters(plot))) return plot;
-  log::warn(
-      "no font has all characters of the labels: the PNG plots show ? for them. On Debian or Ubuntu: apt-get install "
-      "fonts-noto-cjk");
+  static bool warned = false;
+  if (!warned) {
+    log::warn(
+        "no font has all characters of the labels: PNG plots show ? for them. On Debian or Ubuntu: apt-get install "
+        "fonts-noto-cjk");
+  }
+  warned = true;
   plot.title = without_far_characters(plot.title);
   for (PlotSeries& series : plot.series) series.label = without_far_characters(series.label);
   for (PlotLevel& level : plot.levels) level.label = without_far_characters(level.label);

@@ -126,9 +126,14 @@ std::string heading(const Evaluation& evaluation) {
                                 evaluation.corpus, evaluation.split, evaluation.corpus_documents, evaluation.corpus_tokens);
   if (evaluation.train_length > 0) out += fmt::format(", trained at {}", evaluation.train_length);
   if (longest == nullptr) return out + '\n';
-  out += fmt::format("\n  {} targets in {} documents{}, {} too short; 95 % intervals: {}\n", longest->targets,
-                     longest->documents, evaluation.stride > 0 ? fmt::format(", every {} tokens", evaluation.stride) : "",
-                     longest->skipped, longest->intervals);
+  std::string spacing;
+  if (evaluation.stride > 0) spacing = fmt::format(", every {} tokens", evaluation.stride);
+  if (evaluation.target_limit > 0) {
+    spacing += fmt::format(" (at most {} {}, evenly spaced)", evaluation.target_limit,
+                           evaluation.protocol == "paper" ? "a document" : "in all");
+  }
+  out += fmt::format("\n  at {}: {} targets in {} documents{}, {} too short; 95 % intervals: {}\n", longest->length,
+                     longest->targets, longest->documents, spacing, longest->skipped, longest->intervals);
   return out;
 }
 
@@ -178,6 +183,13 @@ Json row_json(const EvalRow& row) {
 
 Cell cell(const Interval& interval) { return {figure(interval.value), range(interval.low, interval.high)}; }
 
+Cell percent_cell(const Interval& share) {
+  const Interval value = percent(share);
+  Cell out{std::isnan(value.value) ? "-" : fmt::format("{:.1f}", value.value), ""};
+  if (std::isfinite(value.low)) out.interval = fmt::format("{:.1f}-{:.1f}", value.low, value.high);
+  return out;
+}
+
 Cell signed_cell(const Interval& interval) {
   if (std::isnan(interval.value)) return {"-", ""};
   Cell out{fmt::format("{:+.3f}", interval.value), ""};
@@ -210,7 +222,7 @@ std::string text_table(std::span<const Evaluation> evaluations) {
   }
   std::vector<Line> lines = lines_of(evaluations);
   out += '\n' + table(lines, "perplexity", [](const EvalRow& row) { return cell(exponential(row.loss)); });
-  out += '\n' + table(lines, "accuracy, %", [](const EvalRow& row) { return cell(percent(row.accuracy)); });
+  out += '\n' + table(lines, "accuracy, %", [](const EvalRow& row) { return percent_cell(row.accuracy); });
   if (!deltas) return out;
   std::erase_if(lines, [](const Line& line) { return line.crop; });
   out += '\n' + table(lines, "loss - crop", [](const EvalRow& row) { return signed_cell(row.delta); });
@@ -245,6 +257,7 @@ Json to_json(const Evaluation& evaluation) {
                    {"tokens", evaluation.corpus_tokens}};
   out["train_length"] = evaluation.train_length > 0 ? Json(evaluation.train_length) : Json(nullptr);
   out["stride"] = evaluation.stride > 0 ? Json(evaluation.stride) : Json(nullptr);
+  out["target_limit"] = evaluation.target_limit > 0 ? Json(evaluation.target_limit) : Json(nullptr);
   out["seed"] = evaluation.seed;
   out["results"] = Json::array();
   for (const EvalRow& row : evaluation.rows) out["results"].push_back(row_json(row));

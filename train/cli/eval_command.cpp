@@ -11,6 +11,7 @@
 #include "framework/log.h"
 #include "framework/parallel.h"
 #include "train/cli/commands.h"
+#include "train/cli/validators.h"
 #include "train/config_values.h"
 #include "train/eval_corpus.h"
 #include "train/evaluator.h"
@@ -34,7 +35,7 @@ struct Options {
   std::int64_t stride = 0;
   std::int64_t train_length = 0;
   std::int64_t batch_tokens = 8192;
-  std::uint64_t seed = 0;
+  std::int64_t seed = 0;
   int threads = 0;
   bool no_crop = false;
   bool json = false;
@@ -105,7 +106,7 @@ EvalOptions eval_options(const Options& options, Protocol protocol) {
   out.targets = options.targets;
   out.stride = options.stride;
   out.train_length = options.train_length;
-  out.seed = options.seed;
+  out.seed = static_cast<std::uint64_t>(options.seed);
   out.batch_tokens = options.batch_tokens;
   out.crop = !options.no_crop;
   return out;
@@ -163,17 +164,15 @@ void add_eval(CLI::App& app, Action& action) {
                       "Lengths, comma-separated [L_train, doubled while documents are long enough]");
   command->add_option("--methods", options->methods, "Methods, comma-separated, or all [the model's own]");
   command->add_option("--protocol", options->protocol, "fixed-target, paper or labels");
-  command->add_option("--targets", options->targets, "At most so many targets (paper: a document); 0: all")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--stride", options->stride, "Distance between targets [L_train]")->check(CLI::PositiveNumber);
-  command->add_option("--train-length", options->train_length, "L_train, for models that do not say it")
-      ->check(CLI::PositiveNumber);
+  command->add_option("--targets", options->targets, "At most so many targets (paper: a document); 0: all")->check(at_least(0));
+  command->add_option("--stride", options->stride, "Distance between targets [L_train]")->check(at_least(1));
+  command->add_option("--train-length", options->train_length, "L_train, for models that do not say it")->check(at_least(1));
   command->add_option("--batch-tokens", options->batch_tokens, "Tokens of a forward pass")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Decides targets and resamples")->capture_default_str();
+  command->add_option("--seed", options->seed, "Decides targets and resamples")->check(at_least(0))->capture_default_str();
   command->add_option("--dtype", options->dtype, "f32 or f64")->check(CLI::IsMember({"f32", "f64"}))->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads [all processors]")->check(CLI::PositiveNumber);
+  command->add_option("--threads", options->threads, "Threads [all processors]")->check(at_least(1));
   command->add_option("--out", options->out, "Directory for eval.csv, eval.json and plots");
   command->add_flag("--no-crop", options->no_crop, "Leave out the L_train windows");
   command->add_flag("--json", options->json, "One JSON object on standard output");

@@ -8,6 +8,7 @@
 #include "framework/log.h"
 #include "framework/parallel.h"
 #include "train/cli/commands.h"
+#include "train/cli/validators.h"
 #include "train/fill.h"
 #include "train/model_io.h"
 
@@ -85,9 +86,9 @@ void add_fill(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("fill", "Guess the tokens at [MASK] in a text");
   command->add_option("MODEL", options->model, "Run directory, checkpoint or model.h5")->required();
   command->add_option("TEXT", options->text, "Text with one [MASK] or more")->required();
-  command->add_option("--top", options->top, "Candidates to show")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--top", options->top, "Candidates to show")->check(at_least(1))->capture_default_str();
   command->add_option("--methods", options->method, "One method [the model's own]");
-  command->add_option("--threads", options->threads, "Threads [all processors]")->check(CLI::PositiveNumber);
+  command->add_option("--threads", options->threads, "Threads [all processors]")->check(at_least(1));
   command->add_flag("--json", options->json, "One JSON object on standard output");
   command->add_flag("--quiet", options->quiet, "No progress lines");
   command->footer("Example:\n  gau fill runs/first \"In the [MASK]eginning\" --top 3");

@@ -8,6 +8,7 @@
 #include "framework/log.h"
 #include "framework/parallel.h"
 #include "train/cli/commands.h"
+#include "train/cli/validators.h"
 #include "train/model_io.h"
 #include "train/predict.h"
 
@@ -99,9 +100,9 @@ void add_predict(CLI::App& app, Action& action) {
   command->add_flag("--mask-ones", options->mask_ones, "Ignore attention_mask: every position is a token");
   command->add_option("--dtype", options->dtype, "f32 or f64")->capture_default_str();
   command->add_option("--batch-tokens", options->predict.batch_tokens, "Tokens of a forward pass")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads [all processors]")->check(CLI::PositiveNumber);
+  command->add_option("--threads", options->threads, "Threads [all processors]")->check(at_least(1));
   command->add_option("-o,--output", options->out, "Output file")->required();
   command->add_flag("--json", options->json, "One JSON object on standard output");
   command->add_flag("--quiet", options->quiet, "No progress lines");
