@@ -46,10 +46,17 @@ struct Product {
 double element(const MatrixView& view, std::int64_t item, std::int64_t row, std::int64_t col) {
   if (view.transposed) std::swap(row, col);
   const std::int64_t batch = view.batch == 1 ? 0 : item;
-  return view.tensor.at(view.offset + batch * view.batch_stride + row * view.row_stride + col);
+  return view.tensor.data<double>()[view.offset + batch * view.batch_stride + row * view.row_stride + col];
 }
 
-std::vector<double> naive(const MatrixView& a, const MatrixView& b, const MatrixView& c, double alpha, bool accumulate) {
+MatrixView as_double(MatrixView view) {
+  view.tensor = view.tensor.to(DType::kF64);
+  return view;
+}
+
+std::vector<double> naive(const MatrixView& real_a, const MatrixView& real_b, const MatrixView& real_c, double alpha,
+                          bool accumulate) {
+  const MatrixView a = as_double(real_a), b = as_double(real_b), c = as_double(real_c);
   std::vector<double> result;
   for (std::int64_t item = 0; item < c.batch; ++item) {
     for (std::int64_t i = 0; i < c.rows; ++i) {
@@ -143,7 +150,7 @@ TEST(Gemm, StridesOffsetsAndTransposedDestination) {
   EXPECT_EQ(changed, 12) << "only the view is written";
   for (std::int64_t i = 0; i < 4; ++i) {
     for (std::int64_t j = 0; j < 3; ++j) {
-      EXPECT_NEAR(element(view_c, 0, i, j), expected[static_cast<std::size_t>(i * 3 + j)], 1e-5);
+      EXPECT_NEAR(element(as_double(view_c), 0, i, j), expected[static_cast<std::size_t>(i * 3 + j)], 1e-5);
     }
   }
 }
