@@ -103,7 +103,8 @@ void check_memory(const Model& model, const PredictInputs& inputs, const Predict
   const std::int64_t values = tokens * (config.vocab_size + (options.hidden ? (config.layers + 1) * config.hidden : 0) +
                                         (options.attention ? config.layers * inputs.length : 0));
   const std::int64_t batch = std::min(inputs.rows, windows_per_batch(options.batch_tokens, inputs.length));
-  const std::int64_t bytes = values * static_cast<std::int64_t>(size_of(model.dtype())) +
+  const std::int64_t weights = options.attention ? batch * config.layers * inputs.length * inputs.length : 0;
+  const std::int64_t bytes = (values + weights) * static_cast<std::int64_t>(size_of(model.dtype())) +
                              forecast_bytes(config, model.dtype(), batch, inputs.length, batch * inputs.length);
   const std::optional<std::int64_t> available = available_memory();
   check(!available || bytes <= *available, ExitCode::kIo,

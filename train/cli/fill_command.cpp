@@ -72,7 +72,7 @@ int run(const Options& options) {
   for (const FilledMask& mask : filled.masks) {
     std::cout << "token " << mask.position << ":\n";
     for (const FillCandidate& candidate : mask.candidates) {
-      std::cout << fmt::format("  {:.4f}  {}\n", candidate.probability, visible(tokenizer->vocabulary().token(candidate.id)));
+      std::cout << fmt::format("  {:.4f}  '{}'\n", candidate.probability, visible(tokenizer->vocabulary().token(candidate.id)));
     }
   }
   std::cout << filled.best << '\n';
