@@ -1,0 +1,194 @@
+// Whole runs: reproducible to the byte, resumed as if never stopped, careful with directories, honest about failures.
+#include "train/training_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "framework/log.h"
+#include "framework/parallel.h"
+#include "tests/train/small_corpus.h"
+#include "train/checkpoint.h"
+
+namespace gau {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TrainingRun : public testing::Test {
+ protected:
+  void SetUp() override { log::set_quiet(true); }
+
+  TrainRequest request(const std::string& output, const std::vector<std::string>& settings = {}) const {
+    TrainRequest result;
+    result.config = small_config(corpus_, scratch_.file(output), settings);
+    return result;
+  }
+
+  /// Name and bytes of every file of a run's newest checkpoint.
+  std::map<std::string, std::string> checkpoint(const std::string& output) const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::directory_iterator(scratch_.file(output) + "/checkpoints/latest")) {
+      files[entry.path().filename().string()] = read_bytes(entry.path().string());
+    }
+    return files;
+  }
+
+  std::vector<nlohmann::json> metrics(const std::string& output) const {
+    std::vector<nlohmann::json> lines;
+    std::ifstream file(scratch_.file(output) + "/metrics.jsonl");
+    for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+
+  Scratch scratch_;
+  std::string corpus_ = small_corpus(scratch_);
+};
+
+ExitCode code_of(const std::function<void()>& action, std::string* message = nullptr) {
+  try {
+    action();
+  } catch (const Error& error) {
+    if (message) *message = error.what();
+    return error.code();
+  }
+  return ExitCode::kDone;
+}
+
+TEST_F(TrainingRun, TwoRunsWithOneSeedGiveEqualBytes) {
+  const int before = threads();
+  set_threads(1);
+  const TrainResult a = train(request("a"));
+  set_threads(2);
+  const TrainResult b = train(request("b"));
+  set_threads(before);
+  EXPECT_EQ(a.digest, b.digest);
+  EXPECT_EQ(checkpoint("a"), checkpoint("b"));
+  EXPECT_EQ(read_bytes(scratch_.file("a/config.toml")).size(), read_bytes(scratch_.file("b/config.toml")).size());
+  EXPECT_NE(train(request("c", {"train.seed=1"})).digest, a.digest);
+}
+
+TEST_F(TrainingRun, ResumedEqualsUninterrupted) {
+  for (const std::vector<std::string>& settings :
+       std::vector<std::vector<std::string>>{{},
+                                             {"optim.name=lamb", "optim.accumulate=2"},
+                                             {"attention.kind=cosine", "attention.scale_warmup=8", "train.dtype=f64"}}) {
+    const TrainResult straight = train(request("straight", settings));
+    // The first part ends after step 5 as a killed run would: what it saved last is step 4 or 3, so steps are made again.
+    TrainRequest first = request("parts", settings);
+    first.config.optim.steps = 12;
+    train(first);
+    for (const std::int64_t step : {5, 6, 7, 8, 9, 10, 11, 12}) {
+      fs::remove_all(scratch_.file("parts/checkpoints/step-" + std::to_string(step)));
+    }
+    TrainRequest rest = request("parts", settings);
+    rest.resume = true;
+    const TrainResult resumed = train(rest);
+    EXPECT_EQ(resumed.digest, straight.digest);
+    EXPECT_EQ(checkpoint("parts"), checkpoint("straight"));
+    const auto one = metrics("straight"), two = metrics("parts");
+    ASSERT_EQ(one.size(), 12U);
+    ASSERT_EQ(two.size(), 12U);
+    for (std::size_t i = 0; i < 12; ++i) {
+      for (const char* key : {"step", "loss", "lr", "grad_norm", "masked_tokens"}) EXPECT_EQ(one[i][key], two[i][key]) << key;
+    }
+    fs::remove_all(scratch_.file("straight"));
+    fs::remove_all(scratch_.file("parts"));
+  }
+}
+
+TEST_F(TrainingRun, UsedDirectoryNeedsAWord) {
+  train(request("run"));
+  std::string message;
+  EXPECT_EQ(code_of([&] { train(request("run")); }, &message), ExitCode::kUsage);
+  EXPECT_THAT(message, testing::HasSubstr("--overwrite"));
+  std::ofstream(scratch_.file("run/mine.txt")) << "not ours to remove";
+  TrainRequest again = request("run");
+  again.overwrite = true;
+  train(again);
+  EXPECT_TRUE(fs::exists(scratch_.file("run/mine.txt")));
+}
+
+TEST_F(TrainingRun, FiveStepsWithoutAFiniteGradientEndIt) {
+  std::string message;
+  EXPECT_EQ(code_of(
+                [&] {
+                  train(request("run", {"optim.lr=1e18", "optim.clip=0", "optim.warmup=0", "optim.steps=40"}));
+                },
+                &message),
+            ExitCode::kNumeric);
+  EXPECT_THAT(message, testing::HasSubstr("5 steps in a row"));
+  const nlohmann::json replay = nlohmann::json::parse(read_bytes(scratch_.file("run/replay.json")));
+  EXPECT_TRUE(replay.contains("first_sample"));
+  for (const auto& line : metrics("run")) EXPECT_TRUE(line["loss"].is_number() || line["loss"].is_null());
+}
+
+TEST_F(TrainingRun, NaNIsNeverTheBest) {
+  code_of([&] { train(request("run", {"optim.lr=1e18", "optim.clip=0", "optim.warmup=0", "train.eval_every=1"})); });
+  if (!fs::exists(scratch_.file("run/checkpoints/best"))) return;
+  Model model(small_config(corpus_, "x", {"model.vocab_size=9"}).model);
+  const LoadedModel best = load_model(resolve_model_path(scratch_.file("run")));
+  const Tensor& values = best.model.parameters().values();
+  for (std::int64_t i = 0; i < values.size(); ++i) ASSERT_TRUE(std::isfinite(values.at(i)));
+}
+
+TEST_F(TrainingRun, BestIsTheStepWithTheSmallestValidationLoss) {
+  const TrainResult result = train(request("run", {"optim.lr=0.01"}));
+  double best = INFINITY;
+  std::int64_t step = -1;
+  for (const auto& line : metrics("run")) {
+    if (!line.contains("valid_loss")) continue;
+    if (line["valid_loss"].get<double>() < best) {
+      best = line["valid_loss"].get<double>();
+      step = line["step"].get<std::int64_t>();
+    }
+  }
+  EXPECT_EQ(result.best_step, step);
+  EXPECT_EQ(fs::read_symlink(scratch_.file("run/checkpoints/best")).string(), "step-" + std::to_string(step));
+}
+
+TEST_F(TrainingRun, TrainingLearns) {
+  const TrainResult result =
+      train(request("run", {"optim.steps=60", "optim.lr=0.01", "model.dropout=0", "train.eval_every=60"}));
+  const auto lines = metrics("run");
+  EXPECT_GT(lines.front()["loss"].get<double>(), 3.8);
+  EXPECT_LT(result.validation_loss, 3.0);
+}
+
+TEST_F(TrainingRun, InitFromTakesTheFirstLayersAndChecksTheRest) {
+  train(request("source", {"model.layers=3"}));
+  TrainRequest fewer = request("fewer", {"attention.kind=cosine", "optim.steps=1", "optim.lr=1e-12"});
+  fewer.init_from = scratch_.file("source");
+  train(fewer);
+  const LoadedModel source = load_model(resolve_model_path(scratch_.file("source")));
+  const LoadedModel target = load_model(scratch_.file("fewer/checkpoints/latest/model.h5"));
+  for (const Parameter& parameter : target.model.parameters().list()) {
+    const Tensor wanted = source.model.parameters().find(parameter.name).variable.value();
+    const Tensor got = parameter.variable.value();
+    for (std::int64_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got.at(i), wanted.at(i), 1e-9) << parameter.name;
+  }
+
+  std::string message;
+  TrainRequest more = request("more", {"model.layers=4"});
+  more.init_from = scratch_.file("source");
+  EXPECT_EQ(code_of([&] { train(more); }, &message), ExitCode::kData);
+  EXPECT_THAT(message, testing::HasSubstr("3 layers"));
+  TrainRequest wider = request("wider", {"model.hidden=40"});
+  wider.init_from = scratch_.file("source");
+  EXPECT_EQ(code_of([&] { train(wider); }, &message), ExitCode::kData);
+  EXPECT_THAT(message, testing::HasSubstr("word_embeddings"));
+}
+
+TEST_F(TrainingRun, NoCorpusIsSaid) {
+  std::string message;
+  TrainRequest nothing = request("run");
+  nothing.config.data.corpus = "";
+  EXPECT_EQ(code_of([&] { train(nothing); }, &message), ExitCode::kData);
+  EXPECT_THAT(message, testing::HasSubstr("data.corpus"));
+}
+
+}  // namespace
+}  // namespace gau
