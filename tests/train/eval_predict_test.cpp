@@ -110,11 +110,20 @@ TEST_F(PredictFiles, OutputsHaveTheirShapesAndDoNotDependOnTheBatch) {
     for (std::size_t j = 0; j < 6; ++j) sum += weights[row * 6 + j];
     EXPECT_NEAR(sum, 1, 1e-12);
   }
+  const std::vector<double> hidden = out.read<double>("/hidden");
   options.batch_tokens = 7;
   const std::vector<double> one_by_one = logits(inputs, options);
+  const std::vector<double> hidden_again = h5::Reader(path("out.h5")).read<double>("/hidden");
   const std::vector<double> weights_again = h5::Reader(path("out.h5")).read<double>("/attention");
   for (std::size_t i = 0; i < together.size(); ++i) ASSERT_NEAR(together[i], one_by_one[i], 1e-12);
   for (std::size_t i = 0; i < weights.size(); ++i) ASSERT_NEAR(weights[i], weights_again[i], 1e-12);
+  for (std::size_t i = 0; i < hidden.size(); ++i) ASSERT_NEAR(hidden[i], hidden_again[i], 1e-12);
+  // The last state times the embedding gives the logits.
+  const Model model = tiny_model(DType::kF64);
+  const Tensor word = model.parameters().find("gau_alpha.embeddings.word_embeddings.weight").variable.value();
+  double product = 0;
+  for (std::size_t c = 0; c < 8; ++c) product += hidden[2 * 5 * 6 * 8 + c] * word.at(static_cast<std::int64_t>(3 * 8 + c));
+  EXPECT_NEAR(product, together[3], 1e-12);
 }
 
 TEST_F(PredictFiles, WhatIsMaskedInTheMiddleIsNotSeen) {
