@@ -2,7 +2,6 @@
 #include "data/loader.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -13,8 +12,6 @@ namespace {
 
 /// Row lists are padded to a multiple of this: each new size costs the matrix library a new kernel.
 constexpr std::int64_t kRowBlock = 32;
-/// The epoch of masks that never change; no training reaches it.
-constexpr std::int64_t kFixedEpoch = std::numeric_limits<std::int64_t>::max();
 
 MaskOptions mask_options(const LoaderOptions& options) { return {options.mask_prob, options.whole_word, options.seed}; }
 
@@ -53,9 +50,8 @@ MaskedBatch Loader::batch(std::uint64_t first_position, std::int64_t count) cons
   std::vector<std::int32_t> labels;
   MaskedBatch batch;
   for (std::int64_t b = 0; b < count; ++b) {
-    Window window = sampler_.at(first_position + static_cast<std::uint64_t>(b));
+    const Window window = sampler_.at(first_position + static_cast<std::uint64_t>(b));
     if (b == 0) batch.epoch = window.epoch;
-    if (options_.fixed_masks) window.epoch = kFixedEpoch;
     std::vector<std::int32_t> tokens = corpus_.tokens(window.document, window.begin, window.end - window.begin);
     const auto flat = static_cast<std::int32_t>(b * length);
     const auto predict = [&](std::size_t i, std::int32_t label) {

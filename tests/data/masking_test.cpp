@@ -107,6 +107,21 @@ TEST(Masking, WordsAreChosenWhole) {
   EXPECT_NEAR(decisions[1] / 1000.0, 0.3, 0.05);
 }
 
+TEST(Masking, TextWithoutBlanksIsMaskedInParts) {
+  VocabularyBuilder builder;
+  builder.add("a");
+  const CharTokenizer tokenizer(builder.build(0, 1, {}));
+  const Masker masker(tokenizer, {.probability = 0.5, .whole_word = true, .seed = 8});
+  bool in_parts = false;
+  for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
+    Ids ids(96, 5);
+    const Ids chosen = masker.mask({0, 0, 96, epoch}, ids);
+    EXPECT_EQ(chosen.size() % 32, 0U);
+    in_parts = in_parts || (!chosen.empty() && chosen.size() < 96);
+  }
+  EXPECT_TRUE(in_parts);
+}
+
 TEST(Masking, WordsOfCharacters) {
   VocabularyBuilder builder;
   builder.add("abc ,中文e\u0301");
