@@ -161,13 +161,15 @@ std::string Trainer::non_finite_reason() const {
   return "the loss or the norm of the gradient is not finite";
 }
 
-LossSums Trainer::validate(std::int64_t most) const {
+LossSums Trainer::validate(std::int64_t batches) const {
   NoGrad no_grad;
   LossSums sums;
-  const std::int64_t windows = std::min(validation_->windows(), most);
-  for (std::int64_t first = 0; first < windows; first += config_.data.batch) {
+  const std::int64_t windows = validation_->windows();
+  const std::int64_t count = std::min(batches, (windows + config_.data.batch - 1) / config_.data.batch);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t first = i * windows / count, next = (i + 1) * windows / count;
     const MaskedBatch batch =
-        validation_->batch(static_cast<std::uint64_t>(first), std::min(config_.data.batch, windows - first));
+        validation_->batch(static_cast<std::uint64_t>(first), std::min(config_.data.batch, next - first));
     if (batch.masked == 0) continue;
     sums.add(model_.masked_loss({}, inputs_of(batch), batch.labels, planner_), batch.tokens);
   }

@@ -54,8 +54,8 @@ class Trainer {
   StepReport step(std::int64_t step);
 
   bool has_validation() const { return validation_ != nullptr; }
-  /// Mean loss over the validation split (or the first `most` sequences of it) with fixed masks and without dropout.
-  LossSums validate(std::int64_t most) const;
+  /// The validation split with fixed masks and without dropout: at most `batches` batches, spread evenly over it.
+  LossSums validate(std::int64_t batches) const;
   /// For each layer the mean over tokens of A_ii, the weight that a token gives itself, on a few validation sequences.
   std::vector<double> self_attention() const;
 

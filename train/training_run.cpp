@@ -185,7 +185,7 @@ class TrainingRun {
   void validate(StepMetrics& line, Progress& progress) {
     warn_of_self_attention(progress);
     if (!trainer_.has_validation()) return;
-    const LossSums sums = trainer_.validate(kValidationBatches * config_.data.batch);
+    const LossSums sums = trainer_.validate(kValidationBatches);
     validation_loss_ = sums.mean_loss();
     line.validation = ValidationMetrics{validation_loss_, sums.accuracy(), sums.count};
     // A comparison with NaN is false: it never becomes the best.
