@@ -1,4 +1,5 @@
-// Writing, finding, verifying and pruning of checkpoints.
+// Writing, finding, verifying and pruning of checkpoints. Whatever fails or is killed on the way leaves names that begin with a
+// dot, which the next save removes.
 #include "train/checkpoint.h"
 
 #include <unistd.h>

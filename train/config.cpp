@@ -1,6 +1,6 @@
 // Reading and writing of configurations.
 //
-// File, environment and --set become the same list of assignments of texts, applied in that order. Numbers in the file are
+// File, environment and --set become one kind of list, assignments of texts, applied in that order. Numbers in the file are
 // taken as they are written there, not as the TOML library reads them, so that one grammar holds everywhere.
 #include "train/config.h"
 

@@ -1,5 +1,5 @@
 // TOML files by toml++, which finds the structure; the spelling of numbers is read from the text itself, since the library
-// takes forms (1_000, 0x10, nan) that environment and command line do not.
+// takes forms (1_000, 0x10, nan) that the environment and the command line do not.
 #include "train/config_file.h"
 
 #include <toml++/toml.h>

@@ -1,9 +1,10 @@
 // Text to values and back, by std::from_chars and fmt, which know no locale.
 //
-// The grammar is narrower than that of from_chars, strtod or TOML: what one of file, environment and shell would read
+// The grammar is narrower than those of from_chars, strtod and TOML: what one of file, environment and shell would read
 // differently from the others is refused everywhere.
 #include "train/config_values.h"
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <span>

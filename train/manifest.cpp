@@ -1,4 +1,5 @@
-// JSON by nlohmann-json, in the order of writing, so that equal states give equal bytes.
+// JSON by nlohmann-json, in the order of writing, so that equal states give equal bytes. The seal is a digest of the compact
+// form of everything else in it.
 #include "train/manifest.h"
 
 #include <cerrno>

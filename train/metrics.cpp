@@ -1,4 +1,4 @@
-// Lines of metrics and of progress.
+// Lines of metrics and of progress. A line is handed to the system at once: a killed run keeps what it said.
 #include "train/metrics.h"
 
 #include <sys/ioctl.h>

@@ -1,4 +1,4 @@
-// Model files through framework/hdf5_file.h.
+// Model files through framework/hdf5_file.h. One list of attributes serves writing and reading.
 #include "train/model_io.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The loops over elements are kernels of the backend; here are the decisions between them.
+// The loops over elements are kernels of the backend; here are the decisions between them: which kernel, over which segment,
+// at what rate.
 #include "train/optimizer.h"
 
 #include <algorithm>

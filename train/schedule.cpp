@@ -1,4 +1,4 @@
-// Schedules in closed form.
+// Schedules in closed form: a step's learning rate needs nothing but its number, so a resumed run cannot be off by one.
 #include "train/schedule.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace gau {
 namespace {
 
-constexpr double kFirstScale = 4;  // cosine attention learns at once from here; methods that start high may stall
+constexpr double kFirstScale = 4;  // small enough that attention spreads from the first step
 
 double piecewise(const SchedulePoints& points, std::int64_t step) {
   if (step <= points.front().first) return points.front().second;
