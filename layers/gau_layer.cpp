@@ -150,15 +150,13 @@ Variable GauLayer::forward(const Context& context, const Variable& x, const Tens
               context.dropout(config_.dropout, Site::kHiddenDropout, index_, length, rows.flat), config_.norm_eps);
 }
 
-Tensor GauLayer::attention_weights(const Variable& x, const Tensor& key_mask, const AttentionPlan& plan) const {
+AttentionInputs GauLayer::attention_inputs(const Variable& x, const Tensor& key_mask, const AttentionPlan& plan,
+                                           const QueryRows& rows) const {
   NoGrad no_grad;
-  const ops::AttentionVariables a = project({}, x, key_mask, plan, {}).attention;
+  const ops::AttentionVariables a = project({}, x, key_mask, plan, rows).attention;
   const auto value = [](const Variable& y) { return y.defined() ? y.value() : Tensor(); };
-  Tensor weights = Tensor::empty({x.dim(0), x.dim(1), x.dim(1)}, x.dtype());
-  kernels::attention_weights({value(a.q_near), value(a.k_near), value(a.q_left), value(a.k_left), value(a.q_right),
-                              value(a.k_right), value(a.v), a.key_mask, a.rows},
-                             plan, weights);
-  return weights;
+  return {value(a.q_near),  value(a.k_near), value(a.q_left), value(a.k_left), value(a.q_right),
+          value(a.k_right), value(a.v),      a.key_mask,      a.rows};
 }
 
 }  // namespace gau

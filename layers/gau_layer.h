@@ -11,6 +11,7 @@
 
 #include "autograd/variable.h"
 #include "framework/attention_plan.h"
+#include "framework/backend.h"
 #include "layers/context.h"
 #include "layers/flat_parameters.h"
 #include "layers/model_config.h"
@@ -38,8 +39,9 @@ class GauLayer {
   /// x [B, L, H], key_mask i32 [B, L] or undefined -> [B, L, H], or [M, H] for given rows.
   Variable forward(const Context& context, const Variable& x, const Tensor& key_mask, const AttentionPlan& plan,
                    const QueryRows& rows) const;
-  /// The attention weights [B, L, L] that forward() uses, without dropout.
-  Tensor attention_weights(const Variable& x, const Tensor& key_mask, const AttentionPlan& plan) const;
+  /// What attention works on in forward(), at the given rows; records no gradients.
+  AttentionInputs attention_inputs(const Variable& x, const Tensor& key_mask, const AttentionPlan& plan,
+                                   const QueryRows& rows) const;
 
  private:
   struct Projected;

@@ -102,17 +102,26 @@ MaskedLoss Model::masked_loss(const Context& context, const ModelInputs& inputs,
   return result;
 }
 
-std::vector<Tensor> Model::attention(const ModelInputs& inputs, Planner& planner) const {
+void Model::visit_attention(const ModelInputs& inputs, Planner& planner, const AttentionVisitor& visit) const {
   NoGrad no_grad;
   const std::int64_t batch = inputs.ids.dim(0), length = inputs.ids.dim(1);
   const BatchLayout layout{batch, length, inputs.key_mask, inputs.positions, inputs.nominal_length};
+  const QueryRows rows = group_rows(inputs.rows, batch, length);
+  hidden({}, inputs, planner, [&](std::int64_t index, const Variable& x) {
+    if (index == config_.layers) return;
+    const AttentionPlan plan = planner.plan(index, layout);
+    visit(index, layers_[static_cast<std::size_t>(index)].attention_inputs(x, inputs.key_mask, plan, rows), plan);
+  });
+}
+
+std::vector<Tensor> Model::attention(const ModelInputs& inputs, Planner& planner) const {
+  const std::int64_t length = inputs.ids.dim(1);
   std::vector<Tensor> weights;
   ModelInputs all_rows = inputs;
   all_rows.rows = {};
-  hidden({}, all_rows, planner, [&](std::int64_t index, const Variable& x) {
-    if (index == config_.layers) return;
-    const AttentionPlan plan = planner.plan(index, layout);
-    weights.push_back(layers_[static_cast<std::size_t>(index)].attention_weights(x, inputs.key_mask, plan));
+  visit_attention(all_rows, planner, [&](std::int64_t, const AttentionInputs& in, const AttentionPlan& plan) {
+    weights.push_back(Tensor::empty({inputs.ids.dim(0), length, length}, dtype_));
+    kernels::attention_weights(in, plan, weights.back());
   });
   return weights;
 }
