@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::int32_t kClasses = 32;
 constexpr std::int32_t kValues = 16;
 constexpr std::int32_t kFillers = 32;
+constexpr std::int64_t kLongest = 1 << 24;
 constexpr std::int32_t kSymbols = 64;
 constexpr std::int32_t kTopics = 4;
 /// Chance that the topic changes at a symbol.
@@ -68,36 +69,109 @@ Vocabulary recall_vocabulary() {
   return Vocabulary::made(names, {});
 }
 
+/// Where a document has what, besides fillers.
+struct RecallPlaces {
+  std::vector<std::pair<std::int32_t, std::int32_t>> pairs;  ///< fact, query
+  std::vector<std::int32_t> distractors;
+};
+
+std::int64_t distractors_of(const SyntheticOptions& options, std::int64_t length) { return options.dense ? length / 8 : 0; }
+
+RecallPlaces uniform_places(const SyntheticOptions& options, std::int64_t length, Draws& draws) {
+  std::vector<std::int32_t> places(static_cast<std::size_t>(length - 1));
+  std::iota(places.begin(), places.end(), 1);
+  const std::int64_t distractors = distractors_of(options, length);
+  choose(places, 2 * options.facts + distractors, draws);
+  RecallPlaces out;
+  auto next = places.begin();
+  for (std::int64_t i = 0; i < options.facts; ++i, next += 2) out.pairs.emplace_back(next[0], next[1]);
+  out.distractors.assign(next, next + distractors);
+  return out;
+}
+
+/// A bucket of distances, [first, last].
+struct DistanceBucket {
+  std::int32_t first, last;
+};
+
+/// Those that two places of a document behind its [CLS] can be apart.
+std::vector<DistanceBucket> buckets_of(const SyntheticOptions& options, std::int64_t length) {
+  std::vector<DistanceBucket> buckets;
+  std::int64_t before = 0;
+  for (const std::int64_t edge : options.distances) {
+    const std::int64_t last = std::min(edge, length - 2);
+    if (last > before) buckets.push_back({static_cast<std::int32_t>(before + 1), static_cast<std::int32_t>(last)});
+    before = edge;
+  }
+  return buckets;
+}
+
+/// A free pair of places at a distance of the bucket, fact first, in random order of the two.
+std::pair<std::int32_t, std::int32_t> place_pair(const DistanceBucket& bucket, std::vector<bool>& taken, Draws& draws) {
+  constexpr int kAttempts = 10000;
+  const auto length = static_cast<std::int32_t>(taken.size());
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::int32_t distance = bucket.first + draws.below(bucket.last - bucket.first + 1);
+    std::int32_t fact = 1 + draws.below(length - 1 - distance);
+    std::int32_t query = fact + distance;
+    if (draws.below(2) == 1) std::swap(fact, query);
+    if (taken[static_cast<std::size_t>(fact)] || taken[static_cast<std::size_t>(query)]) continue;
+    taken[static_cast<std::size_t>(fact)] = taken[static_cast<std::size_t>(query)] = true;
+    return {fact, query};
+  }
+  fail(ExitCode::kUsage,
+       "--distances: no room for a fact {} to {} tokens from its query in a document of {}; give fewer --facts", bucket.first,
+       bucket.last, length);
+}
+
+/// `turn`: how many pairs were placed in earlier documents of this length.
+RecallPlaces bucketed_places(const SyntheticOptions& options, std::int64_t length, std::int64_t turn, Draws& draws) {
+  const std::vector<DistanceBucket> buckets = buckets_of(options, length);
+  std::vector<bool> taken(static_cast<std::size_t>(length));
+  taken[0] = true;
+  RecallPlaces out;
+  for (std::int64_t i = 0; i < options.facts; ++i) {
+    const auto bucket = static_cast<std::size_t>(turn + i) % buckets.size();
+    out.pairs.push_back(place_pair(buckets[bucket], taken, draws));
+  }
+  for (std::int32_t place = 1; place < length; ++place) {
+    if (!taken[static_cast<std::size_t>(place)]) out.distractors.push_back(place);
+  }
+  const std::int64_t distractors = distractors_of(options, length);
+  choose(out.distractors, distractors, draws);
+  out.distractors.resize(static_cast<std::size_t>(distractors));
+  return out;
+}
+
 Document recall_document(const SyntheticOptions& options, const Vocabulary& vocabulary, std::int64_t index) {
   Draws draws(options.seed, index, kRecallStream);
-  const std::int32_t first_fact = vocabulary.find("0:0");
-  const std::int32_t first_query = vocabulary.find("?0");
-  const std::int32_t first_filler = vocabulary.find("f0");
-  const std::int64_t distractors = options.dense ? options.length / 8 : 0;
-
-  std::vector<std::int32_t> places(static_cast<std::size_t>(options.length - 1));
-  std::iota(places.begin(), places.end(), 1);
-  choose(places, 2 * options.facts + distractors, draws);
+  const auto lengths = static_cast<std::int64_t>(options.lengths.size());
+  const std::int64_t length = options.lengths[static_cast<std::size_t>(index % lengths)];
+  const RecallPlaces places = options.distances.empty()
+                                  ? uniform_places(options, length, draws)
+                                  : bucketed_places(options, length, index / lengths * options.facts, draws);
   std::vector<std::int32_t> classes(kClasses);
   std::iota(classes.begin(), classes.end(), 0);
   choose(classes, options.facts, draws);
 
+  const std::int32_t first_fact = vocabulary.find("0:0");
+  const std::int32_t first_query = vocabulary.find("?0");
+  const std::int32_t first_filler = vocabulary.find("f0");
+  const auto any_fact = [&](std::int32_t c) { return first_fact + c * kValues + draws.below(kValues); };
   Document document;
-  document.tokens.resize(static_cast<std::size_t>(options.length));
-  document.labels.assign(static_cast<std::size_t>(options.length), -1);
+  document.tokens.resize(static_cast<std::size_t>(length));
+  document.labels.assign(static_cast<std::size_t>(length), -1);
   for (std::int32_t& token : document.tokens) token = first_filler + draws.below(kFillers);
   document.tokens[0] = vocabulary.special().cls;
-  auto place = places.begin();
-  for (std::int64_t i = 0; i < options.facts; ++i) {
-    const std::int32_t c = classes[static_cast<std::size_t>(i)];
-    const std::int32_t fact = first_fact + c * kValues + draws.below(kValues);
-    document.tokens[static_cast<std::size_t>(*place++)] = fact;
-    document.labels[static_cast<std::size_t>(*place)] = fact;
-    document.tokens[static_cast<std::size_t>(*place++)] = first_query + c;
+  for (std::size_t i = 0; i < places.pairs.size(); ++i) {
+    const auto [fact, query] = places.pairs[i];
+    document.tokens[static_cast<std::size_t>(fact)] = any_fact(classes[i]);
+    document.labels[static_cast<std::size_t>(query)] = document.tokens[static_cast<std::size_t>(fact)];
+    document.tokens[static_cast<std::size_t>(query)] = first_query + classes[i];
   }
-  for (std::int64_t i = 0; i < distractors; ++i) {
-    const std::int32_t c = classes[static_cast<std::size_t>(options.facts + draws.below(kClasses - options.facts))];
-    document.tokens[static_cast<std::size_t>(*place++)] = first_fact + c * kValues + draws.below(kValues);
+  for (const std::int32_t place : places.distractors) {
+    const auto unasked = options.facts + draws.below(kClasses - options.facts);
+    document.tokens[static_cast<std::size_t>(place)] = any_fact(classes[static_cast<std::size_t>(unasked)]);
   }
   return document;
 }
@@ -117,7 +191,8 @@ Document markov_document(const SyntheticOptions& options, const Vocabulary& voca
   std::int32_t topic = draws.below(kTopics);
   std::int32_t last = draws.below(kSymbols);
   std::int32_t before_last = draws.below(kSymbols);
-  for (std::int64_t i = 0; i < options.length; ++i) {
+  const std::int64_t length = options.lengths[static_cast<std::size_t>(index) % options.lengths.size()];
+  for (std::int64_t i = 0; i < length; ++i) {
     if (draws.uniform() < kTopicChange) topic = draws.below(kTopics);
     double left = draws.uniform();
     std::uint32_t candidate = 0;
@@ -132,31 +207,47 @@ Document markov_document(const SyntheticOptions& options, const Vocabulary& voca
   return document;
 }
 
-SyntheticOptions completed(SyntheticOptions options) {
-  const bool recall = options.kind == SyntheticKind::kRecall;
-  if (options.length == 0) options.length = recall ? 64 : 4096;
-  if (options.documents == 0) options.documents = recall ? 20000 : 512;
-  check(!options.output.empty(), ExitCode::kUsage, "no output was named; give -o corpus.h5");
-  check(options.length >= 1 && options.documents >= 1, ExitCode::kUsage, "--length and --documents must be at least 1");
-  if (!recall) {
-    check(!options.dense, ExitCode::kUsage, "--dense belongs to --synthetic recall");
-    return options;
-  }
+void check_recall(const SyntheticOptions& options) {
   check(options.facts >= 1 && options.facts < kClasses, ExitCode::kUsage, "--facts {}: must be 1 to {}", options.facts,
         kClasses - 1);
-  const std::int64_t needed = 1 + 2 * options.facts + (options.dense ? options.length / 8 : 0);
-  check(options.length >= needed, ExitCode::kUsage, "--length {}: {} facts and their queries need {} tokens", options.length,
-        options.facts, needed);
+  for (const std::int64_t length : options.lengths) {
+    const std::int64_t needed = 1 + 2 * options.facts + distractors_of(options, length);
+    check(length >= needed, ExitCode::kUsage, "--length {}: {} facts and their queries need {} tokens", length, options.facts,
+          needed);
+  }
+  std::int64_t before = 0;
+  for (const std::int64_t edge : options.distances) {
+    check(edge > before, ExitCode::kUsage, "--distances: {} after {}; they must be above 0 and rise", edge, before);
+    before = edge;
+  }
+}
+
+SyntheticOptions completed(SyntheticOptions options) {
+  const bool recall = options.kind == SyntheticKind::kRecall;
+  if (options.lengths.empty()) options.lengths = {recall ? 64 : 4096};
+  if (options.documents == 0) options.documents = recall ? 20000 : 512;
+  check(!options.output.empty(), ExitCode::kUsage, "no output was named; give -o corpus.h5");
+  const std::int64_t shortest = *std::min_element(options.lengths.begin(), options.lengths.end());
+  check(shortest >= 1 && options.documents >= 1, ExitCode::kUsage, "--length and --documents must be at least 1");
+  check(*std::max_element(options.lengths.begin(), options.lengths.end()) <= kLongest, ExitCode::kUsage,
+        "--length: documents have at most {} tokens", kLongest);
+  if (recall) {
+    check_recall(options);
+  } else {
+    check(!options.dense && options.distances.empty(), ExitCode::kUsage, "--{} belongs to --synthetic recall",
+          options.dense ? "dense" : "distances");
+  }
   return options;
 }
 
 std::string provenance(const SyntheticOptions& options) {
   Json json{{"source", options.kind == SyntheticKind::kRecall ? "recall" : "markov"},
-            {"length", options.length},
+            {"lengths", options.lengths},
             {"documents", options.documents}};
   if (options.kind == SyntheticKind::kRecall) {
     json["facts"] = options.facts;
     json["dense"] = options.dense;
+    json["distances"] = options.distances;
   }
   json["valid"] = options.fractions.valid;
   json["test"] = options.fractions.test;
@@ -190,8 +281,9 @@ PrepareReport make_synthetic(const SyntheticOptions& wanted) {
     for (const std::int32_t id : document.tokens) ++counts[static_cast<std::size_t>(id)];
     SplitReport& split = report.splits[static_cast<std::size_t>(splits[static_cast<std::size_t>(index)])];
     ++split.documents;
-    split.tokens += options.length;
-    report.tokens += options.length;
+    const auto length = static_cast<std::int64_t>(document.tokens.size());
+    split.tokens += length;
+    report.tokens += length;
     writer.add(document.tokens, document.labels);
   }
   report.unigram_entropy = entropy_of_counts(counts);

@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -69,6 +72,41 @@ TEST_F(SyntheticTest, RecallSequences) {
   }
 }
 
+TEST_F(SyntheticTest, DistancesOfRecallAreSpreadOverBuckets) {
+  SyntheticOptions options = recall("b.h5");
+  options.documents = 300;
+  options.lengths = {64, 512};
+  options.distances = {1, 32, 64, 256, 1024};
+  options.dense = true;
+  make_synthetic(options);
+  const Corpus corpus(path("b.h5"));
+  // Buckets that a document reaches: up to 62 and up to 510, the last one cut short.
+  std::map<std::int64_t, std::map<std::int64_t, std::array<int, 2>>> counts;  // length, bucket, side
+  for (std::int64_t d = 0; d < corpus.documents(); ++d) {
+    const std::int64_t length = d % 2 == 0 ? 64 : 512;
+    ASSERT_EQ(corpus.document_length(d), length);
+    const auto tokens = corpus.tokens(d, 0, length);
+    const auto labels = corpus.labels(d, 0, length);
+    for (std::int64_t i = 0; i < length; ++i) {
+      const std::int32_t label = labels[static_cast<std::size_t>(i)];
+      if (label < 0) continue;
+      ASSERT_EQ(std::count(tokens.begin(), tokens.end(), label), 1) << "the fact is where its token is";
+      const std::int64_t fact = std::find(tokens.begin(), tokens.end(), label) - tokens.begin();
+      const auto edge = std::lower_bound(options.distances.begin(), options.distances.end(), std::abs(i - fact));
+      ++counts[length][*edge][fact < i ? 0 : 1];
+    }
+  }
+  const std::map<std::int64_t, std::size_t> reached = {{64, 3}, {512, 5}};
+  for (const auto& [length, buckets] : counts) {
+    ASSERT_EQ(buckets.size(), reached.at(length)) << length;
+    for (const auto& [edge, sides] : buckets) {
+      EXPECT_NEAR(sides[0] + sides[1], 150 * 8 / static_cast<int>(buckets.size()), 1) << length << " " << edge;
+      EXPECT_GT(sides[0], 80);
+      EXPECT_GT(sides[1], 80);
+    }
+  }
+}
+
 TEST_F(SyntheticTest, MadeDataIsAFunctionOfTheSeed) {
   SyntheticOptions options = recall("a.h5");
   make_synthetic(options);
@@ -126,18 +164,27 @@ TEST_F(SyntheticTest, OptionsThatDoNotFitAreRefused) {
     return text;
   };
   SyntheticOptions options = recall("x.h5");
-  options.length = 16;
+  options.lengths = {16};
   EXPECT_THAT(failure(options), HasSubstr("8 facts and their queries need 17 tokens"));
   options = recall("x.h5");
   options.facts = 32;
   EXPECT_THAT(failure(options), HasSubstr("--facts 32"));
   options = recall("x.h5");
-  options.length = -1;
+  options.lengths = {64, -1};
   EXPECT_THAT(failure(options), HasSubstr("at least 1"));
+  options = recall("x.h5");
+  options.distances = {32, 32};
+  EXPECT_THAT(failure(options), HasSubstr("--distances: 32 after 32"));
+  options.distances = {1};
+  options.facts = 31;
+  EXPECT_THAT(failure(options), HasSubstr("no room for a fact 1 to 1 tokens from its query"));
   options = SyntheticOptions{};
   options.output = path("x.h5");
   options.dense = true;
   EXPECT_THAT(failure(options), HasSubstr("--dense"));
+  options.dense = false;
+  options.distances = {1};
+  EXPECT_THAT(failure(options), HasSubstr("--distances"));
   EXPECT_THAT(error_of(ExitCode::kUsage, [] { parse_synthetic("copy"); }), HasSubstr("known: recall, markov"));
 }
 

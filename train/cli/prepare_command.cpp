@@ -26,6 +26,7 @@ Examples:
   gau prepare test.txt -o test.h5 --vocab corpus.h5 --valid 0 --test 1
   gau prepare book.txt --check                                a report, nothing written
   gau prepare --synthetic markov -o corpus.h5                 no text needed
+  gau prepare --synthetic recall -o far.h5 --length 64,4096 --distances 1,32,64,256,1024,4096 --valid 0 --test 1
 
 Text is UTF-8, plain or packed (.gz, .zst). Lines end with LF, CRLF or CR. Nothing is normalised. --on-invalid says what
 becomes of bytes that are not UTF-8: replaced by U+FFFD, left out (skip), or an error. Documents of blanks alone are left
@@ -150,10 +151,18 @@ void add_text_options(CLI::App& command, Arguments& arguments) {
 
 void add_synthetic_options(CLI::App& command, Arguments& arguments) {
   command.add_option("--synthetic", arguments.synthetic_name, "Make data instead of reading text: recall or markov");
-  command.add_option("--length", arguments.synthetic.length, "Tokens of a made document (default: recall 64, markov 4096)");
+  command
+      .add_option("--length", arguments.synthetic.lengths,
+                  "Tokens of a made document; several, comma-separated: in turn (default: recall 64, markov 4096)")
+      ->delimiter(',');
   command.add_option("--documents", arguments.synthetic.documents, "Made documents (default: recall 20000, markov 512)");
   command.add_option("--facts", arguments.synthetic.facts, "Facts, and queries, of a recall document")->capture_default_str();
   command.add_flag("--dense", arguments.synthetic.dense, "Recall among many facts that are not asked for");
+  command
+      .add_option("--distances", arguments.synthetic.distances,
+                  "Upper ends of distance buckets that facts and queries of recall are spread over evenly, such as "
+                  "1,32,64,256,1024,4096 (default: uniform places)")
+      ->delimiter(',');
 }
 
 }  // namespace
