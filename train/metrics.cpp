@@ -65,6 +65,7 @@ std::string to_json_line(const StepMetrics& metrics) {
     line["valid_accuracy"] = metrics.validation->accuracy;
     line["valid_masked_tokens"] = metrics.validation->masked_tokens;
   }
+  if (!metrics.entropy.empty()) line["entropy"] = metrics.entropy;
   return line.dump();
 }
 
@@ -91,10 +92,10 @@ std::string duration_text(double seconds) {
 }
 
 std::string progress_line(const StepMetrics& metrics, std::int64_t steps, double seconds_left) {
-  return fmt::format("step {}/{} loss {:.4f} perplexity {:.4g} accuracy {:.4f} lr {:.3g} norm {:.3g} {:.0f} tokens/s {} left{}",
-                     metrics.step, steps, metrics.loss, perplexity(metrics.loss), metrics.accuracy, metrics.learning_rate,
-                     metrics.gradient_norm, metrics.tokens_per_second, duration_text(seconds_left),
-                     metrics.skipped ? " (skipped)" : "");
+  return fmt::format(
+      "step {}/{}, {} left: loss {:.4f} perplexity {:.4g} accuracy {:.4f} lr {:.3g} norm {:.3g} {:.0f} tokens/s{}",
+      metrics.step, steps, duration_text(seconds_left), metrics.loss, perplexity(metrics.loss), metrics.accuracy,
+      metrics.learning_rate, metrics.gradient_norm, metrics.tokens_per_second, metrics.skipped ? " (skipped)" : "");
 }
 
 Progress::Progress(std::int64_t steps, std::int64_t every) : steps_(steps), every_(every), interactive_(log::interactive()) {}

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace gau {
 
@@ -32,6 +33,7 @@ struct StepMetrics {
   std::optional<double> mfu;                    ///< share of the machine's bare matrix products, when it is known
   bool skipped = false;                         ///< no parameter was changed: no masked token, or gradients that are not finite
   std::optional<ValidationMetrics> validation;  ///< made after this step
+  std::vector<double> entropy;                  ///< mean row entropy of attention by layer, nats; empty: not measured
 };
 
 /// One JSON object without a line end. Numbers that are not finite become null, so that the line is always valid JSON.
@@ -55,7 +57,8 @@ class MetricsFile {
   std::FILE* file_ = nullptr;
 };
 
-/// "step 120/1000 loss 3.412 perplexity 30.3 accuracy 0.281 lr 0.0018 norm 0.92 21000 tokens/s 2m05s left"
+/// "step 120/1000, 2m05s left: loss 3.4120 perplexity 30.3 accuracy 0.2810 lr 0.0018 norm 0.92 21000 tokens/s"; what matters
+/// most comes first, since a narrow terminal cuts the end.
 std::string progress_line(const StepMetrics& metrics, std::int64_t steps, double seconds_left);
 
 /// "45s", "2m05s", "3h07m"

@@ -100,7 +100,7 @@ TEST(Progress, PrintsPlainLinesWithTheTimeLeft) {
   }
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
-  EXPECT_THAT(text, HasSubstr("step 20/100 loss 2.0000 perplexity 7.389"));
+  EXPECT_THAT(text, HasSubstr("step 20/100, 2m40s left: loss 2.0000 perplexity 7.389"));
   EXPECT_THAT(text, HasSubstr("2m40s left"));
   EXPECT_THAT(text, testing::Not(HasSubstr("\r")));
 }
