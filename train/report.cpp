@@ -132,8 +132,9 @@ std::string heading(const Evaluation& evaluation) {
     spacing += fmt::format(" (at most {} {}, evenly spaced)", evaluation.target_limit,
                            evaluation.protocol == "paper" ? "a document" : "in all");
   }
-  out += fmt::format("\n  at {}: {} targets in {} documents{}, {} too short; 95 % intervals: {}\n", longest->length,
-                     longest->targets, longest->documents, spacing, longest->skipped, longest->intervals);
+  out += fmt::format("\n  at {}: {} targets in {} documents{}, {} {}; 95 % intervals: {}\n", longest->length, longest->targets,
+                     longest->documents, spacing, longest->skipped,
+                     evaluation.protocol == "labels" ? "of another length" : "too short", longest->intervals);
   return out;
 }
 
