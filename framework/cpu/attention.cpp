@@ -3,8 +3,10 @@
 // For each block: logits by one product per region, softmax row by row, weights · v by another product. The backward pass
 // computes the weights again instead of keeping them. With A the weights, M the dropout factors and O the output,
 //   dA = M ⊙ (dO Vᵀ),  dS = A ⊙ (dA - rowsum(dO ⊙ O)),  dV += (A ⊙ M)ᵀ dO,  dQ = dS K,  dK += dSᵀ Q.
+// Keys whose weight float32 cannot notice are left out of the products with V and dO where few remain (sparse_rows.h).
 // Blocks run one after another and each product uses all threads, so sums over blocks have one order.
 #include "framework/cpu/attention_rows.h"
+#include "framework/cpu/attention_sparse.h"
 #include "framework/cpu/cpu_backend.h"
 #include "framework/cpu/dropout_row.h"
 #include "framework/parallel.h"
@@ -75,22 +77,27 @@ class Attention {
     });
   }
 
-  // Fills weights() with the block's attention weights; ln Σ exp goes to log_sum_exp when it is given.
+  // Fills weights() with the block's attention weights; ln Σ exp goes to log_sum_exp when it is given. A weight below its row's
+  // threshold may be taken as 0.
   template <class T>
-  void weigh(const AttentionBlock& block, T* log_sum_exp) {
+  void weigh(const AttentionBlock& block, std::vector<T>& thresholds, T* log_sum_exp) {
+    thresholds.resize(static_cast<std::size_t>(block.sequences * block.rows));
     for (const RegionInput& region : regions_) logits_of<T>(block, region);
     T* const all = weights_.data<T>();
     for_rows(block, [&](std::int64_t b, std::int64_t r, RowKind kind, std::int64_t i, std::int64_t n) {
       T* row = all + n * block.width;
       T value = 0;
+      T largest = 1;
       if (kind == RowKind::kTokens) {
         if (plan_.has_distance_law()) scale_by_distance(block, plan_, i, true, row);
         mask_row(block, plan_, geometry_.mask(b), i, row);
-        value = softmax_row(row, block.width);
+        value = softmax_row(row, block.width, largest);
       } else {
         const T alike = kind == RowKind::kUniform ? T(1) / static_cast<T>(block.width) : T(0);
         std::fill(row, row + block.width, alike);
+        if (kind == RowKind::kUniform) largest = alike;
       }
+      thresholds[static_cast<std::size_t>(n)] = static_cast<T>(plan_.skip / static_cast<double>(block.width)) * largest;
       if (log_sum_exp) log_sum_exp[b * geometry_.queries() + r] = value;
     });
   }
@@ -193,18 +200,36 @@ class Attention {
   Tensor far_;
 };
 
+// Lists the keys of the block that matter, when they are few enough for it to pay; counts both ways.
+template <class T>
+bool list_kept(const AttentionBlock& block, const AttentionPlan& plan, const T* weights, const std::vector<T>& thresholds,
+               SparseBlock<T>& sparse) {
+  const std::int64_t strips = block.sequences * ((block.rows + kStripRows - 1) / kStripRows);
+  const bool few = plan.skip > 0 && block.width >= SparseBlock<T>::kLeastWidth && sparse.list(weights, thresholds);
+  count_attention(strips * block.width, few ? sparse.kept() : strips * block.width);
+  return few;
+}
+
 template <class T>
 void forward(Backend& backend, const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout, Tensor out,
              Tensor log_sum_exp) {
   Attention attention(backend, in, plan);
+  std::vector<T> thresholds;
   for (const AttentionBlock& block : attention.geometry().blocks()) {
-    attention.weigh<T>(block, log_sum_exp.data<T>());
+    attention.weigh<T>(block, thresholds, log_sum_exp.data<T>());
     Tensor weights = attention.weights();
+    T* const all = weights.data<T>();
+    SparseBlock<T> sparse(block);
+    const bool few = list_kept(block, plan, all, thresholds, sparse);
     if (dropout.active()) {
-      T* const all = weights.data<T>();
       attention.for_rows(block, [&](std::int64_t b, std::int64_t, RowKind kind, std::int64_t i, std::int64_t n) {
         if (kind != RowKind::kNothing) attention.drop(block, dropout, b, i, all + n * block.width);
       });
+    }
+    if (few) {
+      sparse.pick(all);
+      sparse.weighted_sums(in.v, out);
+      continue;
     }
     bool first = true;
     for (const KeyRange& range : block.keys) {
@@ -227,16 +252,24 @@ void backward(Backend& backend, const AttentionInputs& in, const AttentionPlan& 
   Tensor ds = attention.buffer();
   Tensor scratch = plan.has_far() ? attention.buffer() : Tensor();
   const std::int64_t queries = attention.geometry().queries(), columns = out.dim(2);
+  std::vector<T> thresholds;
   for (const AttentionBlock& block : attention.geometry().blocks()) {
-    attention.weigh<T>(block, nullptr);
-    for (const KeyRange& range : block.keys) {
-      backend.gemm(rows_of(dout, block, block.first_row, block.rows, false),
-                   rows_of(in.v, block, range.first, range.count, true),
-                   columns_of(ds, block, range.column, range.count, false), 1.0, false);
-    }
+    attention.weigh<T>(block, thresholds, nullptr);
     Tensor weights = attention.weights();
     T* const all_weights = weights.data<T>();
     T* const all_ds = ds.data<T>();
+    SparseBlock<T> sparse(block);
+    const bool few = list_kept(block, plan, all_weights, thresholds, sparse);
+    if (few) {
+      std::fill(all_ds, all_ds + block.sequences * block.rows * block.width, T(0));
+      sparse.products(dout, in.v, all_ds);
+    } else {
+      for (const KeyRange& range : block.keys) {
+        backend.gemm(rows_of(dout, block, block.first_row, block.rows, false),
+                     rows_of(in.v, block, range.first, range.count, true),
+                     columns_of(ds, block, range.column, range.count, false), 1.0, false);
+      }
+    }
     attention.for_rows(block, [&](std::int64_t b, std::int64_t r, RowKind kind, std::int64_t i, std::int64_t n) {
       T* a = all_weights + n * block.width;
       T* d = all_ds + n * block.width;
@@ -247,17 +280,23 @@ void backward(Backend& backend, const AttentionInputs& in, const AttentionPlan& 
       const std::int64_t at = (b * queries + r) * columns;
       const T mean = dot_row(dout.data<T>() + at, out.data<T>() + at, columns);
       if (dropout.active()) attention.drop(block, dropout, b, i, d);
+      const T threshold = few ? thresholds[static_cast<std::size_t>(n)] : T(0);
 #pragma omp simd
-      for (std::int64_t j = 0; j < block.width; ++j) d[j] = a[j] * (d[j] - mean);
+      for (std::int64_t j = 0; j < block.width; ++j) d[j] = a[j] >= threshold ? a[j] * (d[j] - mean) : T(0);
       // Weights that are constant, not a softmax of logits, pass nothing to q and k.
       if (kind == RowKind::kUniform) std::fill(d, d + block.width, T(0));
       if (plan.has_distance_law()) scale_by_distance(block, plan, i, false, d);
       if (dropout.active()) attention.drop(block, dropout, b, i, a);
     });
-    for (const KeyRange& range : block.keys) {
-      backend.gemm(columns_of(weights, block, range.column, range.count, true),
-                   rows_of(dout, block, block.first_row, block.rows, false),
-                   rows_of(gradients.v, block, range.first, range.count, false), 1.0, true);
+    if (few) {
+      sparse.pick(all_weights);
+      sparse.spread_to(dout, gradients.v);
+    } else {
+      for (const KeyRange& range : block.keys) {
+        backend.gemm(columns_of(weights, block, range.column, range.count, true),
+                     rows_of(dout, block, block.first_row, block.rows, false),
+                     rows_of(gradients.v, block, range.first, range.count, false), 1.0, true);
+      }
     }
     attention.spread<T>(block, ds, gradients, scratch);
   }
@@ -268,8 +307,9 @@ void fill_weights(Backend& backend, const AttentionInputs& in, const AttentionPl
   Attention attention(backend, in, plan);
   const std::int64_t queries = attention.geometry().queries(), keys = attention.geometry().keys();
   backend.fill(weights, 0);
+  std::vector<T> thresholds;
   for (const AttentionBlock& block : attention.geometry().blocks()) {
-    attention.weigh<T>(block, nullptr);
+    attention.weigh<T>(block, thresholds, nullptr);
     const Tensor block_weights = attention.weights();
     const T* from = block_weights.data<T>();
     T* to = weights.data<T>();

@@ -50,9 +50,10 @@ void scale_by_distance(const AttentionBlock& block, const AttentionPlan& plan, s
   }
 }
 
-/// Softmax in place; returns ln Σ exp. Sums run in sixteen interleaved lanes, so they do not depend on anything but the width.
+/// Softmax in place; returns ln Σ exp, and the largest weight. Sums run in sixteen interleaved lanes, so they do not depend on
+/// anything but the width.
 template <class T>
-T softmax_row(T* row, std::int64_t width) {
+T softmax_row(T* row, std::int64_t width, T& largest_weight) {
   T largest = row[0];
 #pragma omp simd reduction(max : largest)
   for (std::int64_t j = 0; j < width; ++j) largest = std::max(largest, row[j]);
@@ -65,6 +66,7 @@ T softmax_row(T* row, std::int64_t width) {
   const T inverse = 1 / sum;
 #pragma omp simd
   for (std::int64_t j = 0; j < width; ++j) row[j] *= inverse;
+  largest_weight = inverse;
   return largest + std::log(sum);
 }
 

@@ -1,0 +1,126 @@
+// The kept keys of a whole block of attention, strip by strip, and the products over them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "framework/attention_counters.h"
+#include "framework/cpu/attention_blocks.h"
+#include "framework/cpu/sparse_rows.h"
+#include "framework/parallel.h"
+
+namespace gau::cpu {
+
+template <class T>
+class SparseBlock {
+ public:
+  /// Below this width lists cost more than they save.
+  static constexpr std::int64_t kLeastWidth = 256;
+
+  explicit SparseBlock(const AttentionBlock& block) : block_(block), across_((block.rows + kStripRows - 1) / kStripRows) {}
+
+  /// Lists the kept keys of every strip; `thresholds` has one weight a row of the block. False when some strip keeps more than
+  /// half of the keys: dense products are then faster for the block.
+  bool list(const T* weights, const std::vector<T>& thresholds) {
+    strips_.resize(static_cast<std::size_t>(block_.sequences * across_));
+    std::atomic<bool> sparse{true};
+    for_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
+      if (!sparse.load(std::memory_order_relaxed)) return;
+      if (!list_columns(weights + row * block_.width, rows, block_.width, block_.width, thresholds.data() + row,
+                        block_.width / 2, strip)) {
+        sparse.store(false, std::memory_order_relaxed);
+      }
+    });
+    return sparse;
+  }
+
+  /// Of the strips' eight-row lists: how many keys are kept.
+  std::int64_t kept() const {
+    std::int64_t sum = 0;
+    for (const Strip<T>& strip : strips_) sum += static_cast<std::int64_t>(strip.size());
+    return sum;
+  }
+  std::int64_t strips() const { return static_cast<std::int64_t>(strips_.size()); }
+
+  void pick(const T* matrix) {
+    for_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
+      pick_numbers(matrix + row * block_.width, rows, block_.width, strip);
+    });
+  }
+
+  /// out = numbers · v for the block's rows: v [B, L, E], out [B, R, E].
+  void weighted_sums(const Tensor& v, Tensor out) {
+    T* const to = out.data<T>();
+    const std::int64_t width = v.dim(2);
+    for_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
+      weighted_sum(strip, rows_of_keys(v.data<T>(), v, row), 0, width, rows, to + place(out, row), width);
+    });
+  }
+
+  /// matrix[row][column] = in · v at the kept columns: in [B, R, E], v [B, L, E].
+  void products(const Tensor& in, const Tensor& v, T* matrix) {
+    const std::int64_t width = v.dim(2);
+    for_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
+      dots(strip, rows_of_keys(v.data<T>(), v, row), width, rows, in.data<T>() + place(in, row), width,
+           matrix + row * block_.width, block_.width);
+    });
+  }
+
+  /// dv += numbersᵀ · in. Threads share the columns of dv out, so each of its elements is summed in the order of the strips.
+  void spread_to(const Tensor& in, Tensor dv) {
+    constexpr std::int64_t kSlice = 96;
+    T* const to = dv.data<T>();
+    const std::int64_t width = dv.dim(2);
+    parallel_for(width, kSlice, [&](std::int64_t begin, std::int64_t end) {
+      for (std::size_t s = 0; s < strips_.size(); ++s) {
+        const auto [row, rows] = extent(static_cast<std::int64_t>(s));
+        spread(strips_[s], rows_of_keys(to, dv, row), begin, end, rows, in.data<T>() + place(in, row), width);
+      }
+    });
+  }
+
+  /// f(strip, first row in the block's matrix, rows), in parallel.
+  template <class F>
+  void for_strips(F&& f) {
+    parallel_for(static_cast<std::int64_t>(strips_.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t s = begin; s < end; ++s) {
+        const auto [row, rows] = extent(s);
+        f(strips_[static_cast<std::size_t>(s)], row, rows);
+      }
+    });
+  }
+
+ private:
+  struct Extent {
+    std::int64_t row, rows;
+  };
+  Extent extent(std::int64_t strip) const {
+    const std::int64_t first = strip % across_ * kStripRows;
+    return {strip / across_ * block_.rows + first, std::min(kStripRows, block_.rows - first)};
+  }
+
+  /// Where row `row` of the block begins in a tensor [B, R, C].
+  std::int64_t place(const Tensor& x, std::int64_t row) const {
+    return ((block_.first_sequence + row / block_.rows) * x.dim(1) + block_.first_row + row % block_.rows) * x.dim(2);
+  }
+
+  /// Column of the block -> the key's row in a tensor [B, L, C] of the sequence that `row` belongs to.
+  template <class P>
+  auto rows_of_keys(P* data, const Tensor& x, std::int64_t row) const {
+    P* const sequence = data + (block_.first_sequence + row / block_.rows) * x.dim(1) * x.dim(2);
+    const KeyRange& first = block_.keys.front();
+    const KeyRange& last = block_.keys.back();
+    const std::int64_t columns = x.dim(2);
+    return [=](std::int64_t column) {
+      const KeyRange& range = column < last.column ? first : last;
+      return sequence + (range.first + column - range.column) * columns;
+    };
+  }
+
+  const AttentionBlock& block_;
+  std::int64_t across_;  ///< strips of one sequence
+  std::vector<Strip<T>> strips_;
+};
+
+}  // namespace gau::cpu
