@@ -154,6 +154,18 @@ TEST(DropoutRow, AnyPieceOfARowIsThatPiece) {
   }
 }
 
+// How many of the first `count` columns of (sample 0, row 0) fall below the threshold: a draw that equals it is kept.
+std::int64_t draws_below(const DropoutSpec& spec, std::int64_t count) {
+  const auto threshold = static_cast<std::uint32_t>(std::lround(spec.rate * 65536));
+  std::int64_t below = 0;
+  for (std::int64_t column = 0; column < count; ++column) {
+    const std::uint32_t word =
+        spec.key.draw(0, 0, static_cast<std::uint32_t>(column / 8))[static_cast<std::size_t>(column % 8 / 2)];
+    below += (column % 2 == 0 ? word & 0xFFFF : word >> 16) < threshold ? 1 : 0;
+  }
+  return below;
+}
+
 TEST(DropoutRow, DropsTheShareAndKeepsTheMean) {
   DropoutSpec spec;
   spec.key = {1, 2, Site::kHiddenDropout, 3};
@@ -161,8 +173,9 @@ TEST(DropoutRow, DropsTheShareAndKeepsTheMean) {
     spec.rate = rate;
     std::vector<double> values(200'000, 1.0);
     cpu::dropout_row(spec, 0, 0, 0, static_cast<std::int64_t>(values.size()), values.data());
-    const auto dropped = static_cast<double>(std::count(values.begin(), values.end(), 0.0));
-    EXPECT_NEAR(dropped / 200'000, rate, 0.005);
+    const auto dropped = std::count(values.begin(), values.end(), 0.0);
+    EXPECT_EQ(dropped, draws_below(spec, static_cast<std::int64_t>(values.size())));
+    EXPECT_NEAR(static_cast<double>(dropped) / 200'000, rate, 0.005);
     EXPECT_NEAR(std::accumulate(values.begin(), values.end(), 0.0) / 200'000, 1, 0.03);
   }
   spec.rate = 0.999999;

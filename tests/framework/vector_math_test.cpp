@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -51,6 +52,9 @@ void expect_extremes() {
 TEST(VectorMath, Extremes) {
   expect_extremes<float>();
   expect_extremes<double>();
+  // A NaN with low bits set, as arithmetic on other NaNs may leave.
+  EXPECT_TRUE(std::isnan(vexp(std::bit_cast<float>(0x7FC00001U))));
+  EXPECT_TRUE(std::isnan(vexp(std::bit_cast<double>(0x7FF8000000000001U))));
 }
 
 TEST(VectorMath, ExpNeverFalls) {
