@@ -18,8 +18,8 @@
 namespace gau {
 
 /// A matrix, or `batch` equally spaced ones, inside a tensor. Element (b, r, c) is at
-/// offset + b · batch_stride + r · row_stride + c; with `transposed`, (b, r, c) is read at (b, c, r) of that layout, so `rows` and
-/// `cols` are always those of the matrix as it enters the product.
+/// offset + b · batch_stride + r · row_stride + c; with `transposed`, (b, r, c) is read at (b, c, r) of that layout, so `rows`
+/// and `cols` are always those of the matrix as it enters the product.
 struct MatrixView {
   Tensor tensor;
   std::int64_t rows = 0;
@@ -44,7 +44,7 @@ struct AttentionInputs {
   Tensor q_right, k_right;  ///< keys at Δ ≤ -near_limit
   Tensor v;                 ///< [B, L, E]
   Tensor key_mask;          ///< i32 [B, L], 1 = a token, 0 = padding; undefined: all tokens
-  Tensor rows;              ///< i32 [B, R]: position of each query row, -1 = unused (its output is 0); undefined: R = L, row r at r
+  Tensor rows;  ///< i32 [B, R]: position of each query row, -1 = unused (its output is 0); undefined: R = L, row r at r
 };
 
 /// Gradients of attention; the far ones are undefined where the inputs are.
@@ -71,6 +71,12 @@ class Backend {
   // --- products
   /// c = alpha · a b, or c + alpha · a b with `accumulate`; batches of a, b and c are equal, or 1 in a or b (used for all).
   virtual void gemm(const MatrixView& a, const MatrixView& b, const MatrixView& c, double alpha, bool accumulate) = 0;
+
+  /// With kBF16, products of f32 tensors round their operands to bfloat16 and sum in f32; f64 is never touched.
+  virtual void set_product_type(DType type) = 0;
+  virtual DType product_type() const = 0;
+  /// Whether the machine has bf16 products; without them the same numbers come from f32 products.
+  virtual bool has_native_bf16() const = 0;
 
   // --- elements
   virtual void fill(Tensor out, double value) = 0;
@@ -112,7 +118,8 @@ class Backend {
   virtual void rotate(const Tensor& x, const RotaryTable& table, const Tensor& positions, bool inverse, Tensor out) = 0;
   /// Dropout of x; out may be x. The gradient is the same call on the gradient.
   virtual void dropout(const Tensor& x, const DropoutSpec& spec, Tensor out) = 0;
-  /// y = residual + dropout(x) (residual may be undefined: 0); out = y / sqrt(mean(y²) + eps); inverse_rms[r] keeps the divisor.
+  /// y = residual + dropout(x) (residual may be undefined: 0); out = y / sqrt(mean(y²) + eps); inverse_rms[r] keeps the
+  /// divisor.
   virtual void residual_rms_norm(const Tensor& residual, const Tensor& x, const DropoutSpec& spec, double eps, Tensor out,
                                  Tensor inverse_rms) = 0;
   /// From out and inverse_rms: dresidual (undefined: not wanted) = dy, dx = dropout(dy).
@@ -126,9 +133,9 @@ class Backend {
                               Tensor dtype_table) = 0;
 
   // --- attention
-  /// out [B, R, E] = softmax over visible keys (logits + bias) · v with dropout on the weights; log_sum_exp [B, R] is kept for the
-  /// gradient (f64 or f32 as q). A row that sees no token attends to all keys alike, as finite masks do; in a sequence without
-  /// any token the output is 0. Memory is O(L) a row block.
+  /// out [B, R, E] = softmax over visible keys (logits + bias) · v with dropout on the weights; log_sum_exp [B, R] is kept for
+  /// the gradient (f64 or f32 as q). A row that sees no token attends to all keys alike, as finite masks do; in a sequence
+  /// without any token the output is 0. Memory is O(L) a row block.
   virtual void attention(const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout, Tensor out,
                          Tensor log_sum_exp) = 0;
   /// Writes (not adds) all gradients.
@@ -161,5 +168,20 @@ class Backend {
 
 /// The backend of this process: the CPU's.
 Backend& backend();
+
+/// Sets the type of the backend's products while it lives.
+class ProductTypeScope {
+ public:
+  ProductTypeScope(Backend& where, DType type) : backend_(where), before_(where.product_type()) {
+    where.set_product_type(type);
+  }
+  ~ProductTypeScope() { backend_.set_product_type(before_); }
+  ProductTypeScope(const ProductTypeScope&) = delete;
+  ProductTypeScope& operator=(const ProductTypeScope&) = delete;
+
+ private:
+  Backend& backend_;
+  DType before_;
+};
 
 }  // namespace gau

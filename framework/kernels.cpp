@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "framework/kernel_checks.h"
+#include "framework/kernel_timer.h"
 
 namespace gau::kernels {
 namespace {
@@ -44,6 +45,7 @@ void require_spec(const char* kernel, const Operand& x, const DropoutSpec& spec)
 }  // namespace
 
 void gemm(const MatrixView& a, const MatrixView& b, const MatrixView& c, double alpha, bool accumulate) {
+  const KernelTimer timer("gemm");
   require_inside("a", a);
   require_inside("b", b);
   require_inside("c", c);
@@ -57,11 +59,13 @@ void gemm(const MatrixView& a, const MatrixView& b, const MatrixView& c, double 
 }
 
 void fill(Tensor out, double value) {
+  const KernelTimer timer("fill");
   require_defined("fill", {"out", out});
   backend().fill(out, value);
 }
 
 void convert(const Tensor& in, Tensor out) {
+  const KernelTimer timer("convert");
   require_defined("convert", {"in", in});
   require_defined("convert", {"out", out});
   if (in.size() != out.size()) mismatch("convert", "sizes differ", {"in", in}, {"out", out});
@@ -69,6 +73,7 @@ void convert(const Tensor& in, Tensor out) {
 }
 
 void add(const Tensor& a, const Tensor& b, Tensor out) {
+  const KernelTimer timer("add");
   require_real("add", {"a", a});
   require_same_size("add", {"a", a}, {"b", b});
   require_same_size("add", {"a", a}, {"out", out});
@@ -76,6 +81,7 @@ void add(const Tensor& a, const Tensor& b, Tensor out) {
 }
 
 void multiply(const Tensor& a, const Tensor& b, Tensor out) {
+  const KernelTimer timer("multiply");
   require_real("multiply", {"a", a});
   require_same_size("multiply", {"a", a}, {"b", b});
   require_same_size("multiply", {"a", a}, {"out", out});
@@ -83,28 +89,33 @@ void multiply(const Tensor& a, const Tensor& b, Tensor out) {
 }
 
 void scale(const Tensor& x, double alpha, Tensor out) {
+  const KernelTimer timer("scale");
   require_real("scale", {"x", x});
   require_same_size("scale", {"x", x}, {"out", out});
   backend().scale(x, alpha, out);
 }
 
 double sum(const Tensor& x) {
+  const KernelTimer timer("sum");
   require_real("sum", {"x", x});
   return backend().sum(x);
 }
 
 double sum_of_squares(const Tensor& x) {
+  const KernelTimer timer("sum_of_squares");
   require_real("sum_of_squares", {"x", x});
   return backend().sum_of_squares(x);
 }
 
 double dot(const Tensor& a, const Tensor& b) {
+  const KernelTimer timer("dot");
   require_real("dot", {"a", a});
   require_same_size("dot", {"a", a}, {"b", b});
   return backend().dot(a, b);
 }
 
 void scale_rows(const Tensor& x, const Tensor& factor, Tensor out) {
+  const KernelTimer timer("scale_rows");
   require_real("scale_rows", {"x", x});
   require_row_values("scale_rows", {"x", x}, {"factor", factor});
   require_same_matrix("scale_rows", {"x", x}, {"out", out});
@@ -112,6 +123,7 @@ void scale_rows(const Tensor& x, const Tensor& factor, Tensor out) {
 }
 
 void scale_columns(const Tensor& x, const Tensor& factor, Tensor out) {
+  const KernelTimer timer("scale_columns");
   require_real("scale_columns", {"x", x});
   require_type("scale_columns", {"factor", factor}, x.dtype());
   if (factor.size() != x.columns()) mismatch("scale_columns", "columns differ", {"x", x}, {"factor", factor});
@@ -120,6 +132,7 @@ void scale_columns(const Tensor& x, const Tensor& factor, Tensor out) {
 }
 
 void column_dot(const Tensor& a, const Tensor& b, Tensor out) {
+  const KernelTimer timer("column_dot");
   require_real("column_dot", {"a", a});
   require_same_matrix("column_dot", {"a", a}, {"b", b});
   require_type("column_dot", {"out", out}, a.dtype());
@@ -128,6 +141,7 @@ void column_dot(const Tensor& a, const Tensor& b, Tensor out) {
 }
 
 void gather_rows(const Tensor& x, const Tensor& rows, Tensor out) {
+  const KernelTimer timer("gather_rows");
   require_real("gather_rows", {"x", x});
   require_indices("gather_rows", {"rows", rows}, -1, x.rows());
   require_same_columns("gather_rows", {"x", x}, {"out", out});
@@ -136,6 +150,7 @@ void gather_rows(const Tensor& x, const Tensor& rows, Tensor out) {
 }
 
 void scatter_rows(const Tensor& x, const Tensor& rows, Tensor out) {
+  const KernelTimer timer("scatter_rows");
   require_real("scatter_rows", {"x", x});
   require_same_columns("scatter_rows", {"x", x}, {"out", out});
   require_indices("scatter_rows", {"rows", rows}, -1, out.rows());
@@ -162,6 +177,7 @@ std::int64_t width_of(const char* kernel, const Operand& h, const Operand& part)
 }  // namespace
 
 void swish_split(const Tensor& h, Tensor u, Tensor v, Tensor z) {
+  const KernelTimer timer("swish_split");
   const Operand whole{"h", h};
   require_real("swish_split", whole);
   const std::int64_t total = width_of("swish_split", whole, {"u", u}) + width_of("swish_split", whole, {"v", v}) +
@@ -172,6 +188,7 @@ void swish_split(const Tensor& h, Tensor u, Tensor v, Tensor z) {
 }
 
 void swish_split_backward(const Tensor& h, const Tensor& du, const Tensor& dv, const Tensor& dz, Tensor dh) {
+  const KernelTimer timer("swish_split_backward");
   const Operand whole{"h", h};
   require_real("swish_split_backward", whole);
   require_same_matrix("swish_split_backward", whole, {"dh", dh});
@@ -187,6 +204,7 @@ void swish_split_backward(const Tensor& h, const Tensor& du, const Tensor& dv, c
 }
 
 void normalize_rows(const Tensor& x, Tensor out, Tensor inverse) {
+  const KernelTimer timer("normalize_rows");
   require_real("normalize_rows", {"x", x});
   require_same_matrix("normalize_rows", {"x", x}, {"out", out});
   require_row_values("normalize_rows", {"x", x}, {"inverse", inverse});
@@ -194,6 +212,7 @@ void normalize_rows(const Tensor& x, Tensor out, Tensor inverse) {
 }
 
 void normalize_rows_backward(const Tensor& x, const Tensor& inverse, const Tensor& dout, Tensor dx) {
+  const KernelTimer timer("normalize_rows_backward");
   require_real("normalize_rows_backward", {"x", x});
   require_row_values("normalize_rows_backward", {"x", x}, {"inverse", inverse});
   require_same_matrix("normalize_rows_backward", {"x", x}, {"dout", dout});
@@ -202,6 +221,7 @@ void normalize_rows_backward(const Tensor& x, const Tensor& inverse, const Tenso
 }
 
 void rotate(const Tensor& x, const RotaryTable& table, const Tensor& positions, bool inverse, Tensor out) {
+  const KernelTimer timer("rotate");
   const Operand rows{"x", x}, cosines{"cos", table.cos};
   require_real("rotate", rows);
   check(x.shape().rank() == 3 && x.columns() % 2 == 0, ExitCode::kData, "kernel rotate: {} is not [B, R, even]",
@@ -226,6 +246,7 @@ void rotate(const Tensor& x, const RotaryTable& table, const Tensor& positions, 
 }
 
 void dropout(const Tensor& x, const DropoutSpec& spec, Tensor out) {
+  const KernelTimer timer("dropout");
   require_real("dropout", {"x", x});
   require_same_matrix("dropout", {"x", x}, {"out", out});
   require_spec("dropout", {"x", x}, spec);
@@ -234,6 +255,7 @@ void dropout(const Tensor& x, const DropoutSpec& spec, Tensor out) {
 
 void residual_rms_norm(const Tensor& residual, const Tensor& x, const DropoutSpec& spec, double eps, Tensor out,
                        Tensor inverse_rms) {
+  const KernelTimer timer("residual_rms_norm");
   const Operand rows{"x", x};
   require_real("residual_rms_norm", rows);
   if (residual.defined()) require_same_matrix("residual_rms_norm", rows, {"residual", residual});
@@ -245,6 +267,7 @@ void residual_rms_norm(const Tensor& residual, const Tensor& x, const DropoutSpe
 
 void residual_rms_norm_backward(const Tensor& out, const Tensor& inverse_rms, const Tensor& dout, const DropoutSpec& spec,
                                 Tensor dresidual, Tensor dx) {
+  const KernelTimer timer("residual_rms_norm_backward");
   const Operand rows{"out", out};
   require_real("residual_rms_norm_backward", rows);
   require_row_values("residual_rms_norm_backward", rows, {"inverse_rms", inverse_rms});

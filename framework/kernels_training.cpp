@@ -2,11 +2,13 @@
 #include <limits>
 
 #include "framework/kernel_checks.h"
+#include "framework/kernel_timer.h"
 #include "framework/kernels.h"
 
 namespace gau::kernels {
 
 void embed(const Tensor& word, const Tensor& type, const Tensor& ids, const Tensor& types, Tensor out) {
+  const KernelTimer timer("embed");
   require_real("embed", {"word", word});
   require_same_columns("embed", {"word", word}, {"type", type});
   require_same_columns("embed", {"word", word}, {"out", out});
@@ -22,6 +24,7 @@ void embed(const Tensor& word, const Tensor& type, const Tensor& ids, const Tens
 
 void embed_backward(const Tensor& dout, const Tensor& ids, const Tensor& types, std::int64_t pad_id, Tensor dword,
                     Tensor dtype_table) {
+  const KernelTimer timer("embed_backward");
   require_real("embed_backward", {"dout", dout});
   require_indices("embed_backward", {"ids", ids}, 0, dword.defined() ? dword.rows() : std::numeric_limits<std::int32_t>::max());
   if (dout.rows() != ids.size()) mismatch("embed_backward", "rows differ", {"dout", dout}, {"ids", ids});
@@ -95,6 +98,7 @@ void require_gradient(const char* kernel, const Operand& x, const Operand& dx) {
 
 void attention(const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout, Tensor out,
                Tensor log_sum_exp) {
+  const KernelTimer timer("attention");
   require_attention_inputs("attention", in, plan, true);
   require_rate("attention", dropout);
   require_rank3("attention", {"q", in.q_near}, {"out", out}, in.q_near.dim(1), in.v.dim(2));
@@ -104,6 +108,7 @@ void attention(const AttentionInputs& in, const AttentionPlan& plan, const Dropo
 
 void attention_backward(const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout, const Tensor& out,
                         const Tensor& log_sum_exp, const Tensor& dout, const AttentionGradients& gradients) {
+  const KernelTimer timer("attention_backward");
   constexpr const char* kernel = "attention_backward";
   require_attention_inputs(kernel, in, plan, true);
   require_rate(kernel, dropout);
@@ -121,12 +126,14 @@ void attention_backward(const AttentionInputs& in, const AttentionPlan& plan, co
 }
 
 void attention_weights(const AttentionInputs& in, const AttentionPlan& plan, Tensor weights) {
+  const KernelTimer timer("attention_weights");
   require_attention_inputs("attention_weights", in, plan, false);
   require_rank3("attention_weights", {"q", in.q_near}, {"weights", weights}, in.q_near.dim(1), in.k_near.dim(1));
   backend().attention_weights(in, plan, weights);
 }
 
 void cross_entropy(const Tensor& logits, const Tensor& labels, Tensor row_loss, Tensor predicted, Tensor log_sum_exp) {
+  const KernelTimer timer("cross_entropy");
   constexpr const char* kernel = "cross_entropy";
   const Operand rows{"logits", logits};
   require_real(kernel, rows);
@@ -143,6 +150,7 @@ void cross_entropy(const Tensor& logits, const Tensor& labels, Tensor row_loss, 
 
 void cross_entropy_backward(const Tensor& logits, const Tensor& labels, const Tensor& log_sum_exp, double scale,
                             Tensor dlogits) {
+  const KernelTimer timer("cross_entropy_backward");
   constexpr const char* kernel = "cross_entropy_backward";
   const Operand rows{"logits", logits};
   require_real(kernel, rows);
@@ -154,6 +162,7 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& labels, const Te
 }
 
 void adamw(const AdamStep& step, const Tensor& gradient, Tensor value, Tensor first, Tensor second) {
+  const KernelTimer timer("adamw");
   require_real("adamw", {"value", value});
   require_same_size("adamw", {"value", value}, {"gradient", gradient});
   require_same_size("adamw", {"value", value}, {"first", first});
@@ -164,6 +173,7 @@ void adamw(const AdamStep& step, const Tensor& gradient, Tensor value, Tensor fi
 
 void lamb_update(const AdamStep& step, const Tensor& gradient, const Tensor& value, Tensor first, Tensor second,
                  Tensor update) {
+  const KernelTimer timer("lamb_update");
   require_real("lamb_update", {"value", value});
   require_same_size("lamb_update", {"value", value}, {"gradient", gradient});
   require_same_size("lamb_update", {"value", value}, {"first", first});
@@ -173,12 +183,14 @@ void lamb_update(const AdamStep& step, const Tensor& gradient, const Tensor& val
 }
 
 void apply_update(double rate, const Tensor& update, Tensor value) {
+  const KernelTimer timer("apply_update");
   require_real("apply_update", {"value", value});
   require_same_size("apply_update", {"value", value}, {"update", update});
   backend().apply_update(rate, update, value);
 }
 
 std::int64_t first_non_finite(const Tensor& x) {
+  const KernelTimer timer("first_non_finite");
   require_real("first_non_finite", {"x", x});
   return backend().first_non_finite(x);
 }

@@ -85,6 +85,7 @@ Planner::Planner(const ModelConfig& model, const Method& method, DType dtype)
 AttentionPlan Planner::plan(std::int64_t layer, const BatchLayout& layout, double cosine_scale) {
   check_layout(layout);
   AttentionPlan plan = geometry(layer, layout);
+  plan.skip = skip_;
   if (layout.positions.defined() && plan.near.q.defined()) {
     check(takes_own_positions(method_.position->kind) && !plan.has_far(), ExitCode::kUsage,
           "method '{}' cannot be used with positions of each sample's own", method_.name);
@@ -161,10 +162,14 @@ double Planner::base_scale(double cosine_scale) const {
 }
 
 double Planner::calibrated_factor(std::int64_t layer, std::int64_t nominal) const {
-  if (nominal <= model_.attention.train_length) return 1;
+  // Factors are relative to what the layer was trained with, where its own law need not be 1.
+  const std::int64_t train = model_.attention.train_length;
+  const bool windowed = is_windowed_layer(model_, method_, layer);
+  const double trained = windowed ? 1 : temperature(model_law(model_), train, train, model_.key_size);
+  if (nominal <= train) return trained;
   std::string fitted;
   for (const Calibration& entry : model_.attention.calibration) {
-    if (entry.length == nominal) return entry.factors.at(static_cast<std::size_t>(layer));
+    if (entry.length == nominal) return trained * entry.factors.at(static_cast<std::size_t>(layer));
     fitted += fmt::format(" {}", entry.length);
   }
   fail(ExitCode::kUsage, "method '{}': no factors were fitted for length {}; fitted lengths:{}", method_.name, nominal, fitted);

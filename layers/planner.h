@@ -28,6 +28,8 @@ class Planner {
   Planner(const ModelConfig& model, const Method& method, DType dtype);
 
   const Method& method() const { return method_; }
+  /// AttentionPlan::skip of the plans made from now on.
+  void set_skip(double skip) { skip_ = skip; }
   /// The plan of layer `layer` (0-based). `cosine_scale` replaces s when it is above 0 (a warm-up of s). When the layer's s is
   /// learned, row_factor leaves s out; ssmax gives ln l, without the learned s of the layer. Throws Error(kUsage) for what the
   /// method cannot do with this batch: positions of its own with far regions, `calibrated` at a length it was not fitted for.
@@ -47,6 +49,7 @@ class Planner {
   ModelConfig model_;
   Method method_;
   DType dtype_;
+  double skip_ = AttentionPlan{}.skip;
   std::map<std::array<std::int64_t, 3>, AttentionPlan> geometries_;  // by (windowed, length, nominal)
   std::vector<double> own_positions_;
   std::int64_t own_nominal_ = 0;

@@ -16,6 +16,10 @@ class CpuBackend final : public Backend {
   // gemm.cpp
   void gemm(const MatrixView& a, const MatrixView& b, const MatrixView& c, double alpha, bool accumulate) override;
 
+  void set_product_type(DType type) override { product_type_ = type; }
+  DType product_type() const override { return product_type_; }
+  bool has_native_bf16() const override;
+
   // elementwise.cpp
   void fill(Tensor out, double value) override;
   void convert(const Tensor& in, Tensor out) override;
@@ -73,6 +77,9 @@ class CpuBackend final : public Backend {
   void lamb_update(const AdamStep& step, const Tensor& gradient, const Tensor& value, Tensor first, Tensor second,
                    Tensor update) override;
   void apply_update(double rate, const Tensor& update, Tensor value) override;
+
+ private:
+  DType product_type_ = DType::kF32;
 };
 
 }  // namespace gau

@@ -1,7 +1,7 @@
 // Operations on elements: out[i] = f(a[i], b[i]), and conversions between types.
 #include <algorithm>
-#include <bit>
 
+#include "framework/cpu/bfloat16.h"
 #include "framework/cpu/cpu_backend.h"
 #include "framework/cpu/dispatch.h"
 #include "framework/parallel.h"
@@ -24,13 +24,9 @@ To convert_element(From value) {
   if constexpr (std::is_same_v<To, From>) {
     return value;
   } else if constexpr (std::is_same_v<From, BFloat16>) {
-    return static_cast<To>(std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16));
+    return static_cast<To>(cpu::to_float(value));
   } else if constexpr (std::is_same_v<To, BFloat16>) {
-    // Nearest, ties to even; the carry runs into the exponent as it should. A NaN keeps its upper half, made quiet.
-    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
-    const std::uint32_t rounded = bits + 0x7FFFU + ((bits >> 16) & 1U);
-    return BFloat16{static_cast<std::uint16_t>((is_nan ? bits | 0x400000U : rounded) >> 16)};
+    return cpu::to_bfloat16(static_cast<float>(value));
   } else {
     return static_cast<To>(value);
   }

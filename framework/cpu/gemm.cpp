@@ -6,10 +6,13 @@
 #include "framework/cpu/gemm.h"
 
 #include <algorithm>
+#include <type_traits>
 
+#include "framework/cpu/bfloat16.h"
 #include "framework/cpu/cpu_backend.h"
 #include "framework/cpu/dispatch.h"
 #include "framework/parallel.h"
+#include "framework/product_log.h"
 
 namespace gau {
 namespace cpu {
@@ -44,8 +47,8 @@ Panels choose_panels(const GemmShape& shape) {
   return panels;
 }
 
-template <class T>
-void gemm_panels(const GemmShape& shape, const T* a, const T* b, T* c) {
+template <class Operand, class T>
+void gemm_panels(const GemmShape& shape, const Operand* a, const Operand* b, T* c) {
   const Panels panels = choose_panels(shape);
   const std::int64_t across = ceil_div(shape.n, panels.cols);
   const std::int64_t down = ceil_div(shape.m, panels.rows);
@@ -116,21 +119,81 @@ void gemm(const GemmShape& shape, const double* a, const double* b, double* c) {
   gemm_generic(shape, a, b, c);
 }
 
-void gemm(const GemmShape& shape, const float* a, const float* b, float* c) {
+namespace {
+
+template <class Operand>
+void gemm_by_library(const GemmShape& shape, const Operand* a, const Operand* b, float* c) {
   if (shape.batch == 0 || shape.m == 0 || shape.n == 0) return;
   if (shape.k == 0) return shape.accumulate ? void() : clear(shape, c);
   if (has_shared_operand(shape)) {
     GemmShape single = shape;
     single.batch = 1;
     for (std::int64_t item = 0; item < shape.batch; ++item) {
-      gemm(single, a + item * shape.batch_stride_a, b + item * shape.batch_stride_b, c + item * shape.batch_stride_c);
+      gemm_by_library(single, a + item * shape.batch_stride_a, b + item * shape.batch_stride_b,
+                      c + item * shape.batch_stride_c);
     }
     return;
   }
   GemmShape key = shape;
   if (key.batch == 1) key.batch_stride_a = key.batch_stride_b = key.batch_stride_c = 0;
-  if (!gemm_onednn(key, a, b, c)) gemm_generic(shape, a, b, c);
+  if (gemm_onednn(key, a, b, c)) return;
+  if constexpr (std::is_same_v<Operand, float>) {
+    gemm_generic(shape, a, b, c);
+  } else {
+    fail(ExitCode::kIo, "oneDNN has no fast bf16 product {} x [{}, {}] x [{}, {}]; use dtype f32", shape.batch, shape.m,
+         shape.k, shape.k, shape.n);
+  }
 }
+
+// The matrices of a view, rounded to bf16 and packed one after another.
+Tensor packed_bf16(const MatrixView& view) {
+  const std::int64_t rows = view.transposed ? view.cols : view.rows;
+  const std::int64_t cols = view.transposed ? view.rows : view.cols;
+  Tensor packed = Tensor::empty({view.batch, rows, cols}, DType::kBF16);
+  const float* const from = view.tensor.data<float>() + view.offset;
+  BFloat16* const to = packed.data<BFloat16>();
+  parallel_for(view.batch * rows, rows_per_block(cols), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const float* source = from + row / rows * view.batch_stride + row % rows * view.row_stride;
+      BFloat16* target = to + row * cols;
+#pragma omp simd
+      for (std::int64_t i = 0; i < cols; ++i) target[i] = to_bfloat16(source[i]);
+    }
+  });
+  return packed;
+}
+
+MatrixView packed_view(const MatrixView& view, const Tensor& packed) {
+  MatrixView result = view;
+  result.tensor = packed;
+  result.offset = 0;
+  result.row_stride = packed.dim(2);
+  result.batch_stride = packed.dim(1) * packed.dim(2);
+  return result;
+}
+
+// The product with operands rounded to bf16. A machine without such products gets the same numbers from float ones.
+void gemm_bf16(const MatrixView& a, const MatrixView& b, const MatrixView& c, double alpha, bool accumulate) {
+  Tensor packed_a = packed_bf16(a), packed_b = packed_bf16(b), out = c.tensor;
+  if (!has_native_bf16()) {
+    packed_a = packed_a.to(DType::kF32);
+    packed_b = packed_b.to(DType::kF32);
+  }
+  GemmShape shape = shape_of(packed_view(a, packed_a), packed_view(b, packed_b), c);
+  shape.alpha = static_cast<float>(alpha);
+  shape.accumulate = accumulate;
+  fold_batch(shape);
+  if (has_native_bf16()) {
+    gemm_panels(shape, packed_a.data<BFloat16>(), packed_b.data<BFloat16>(), out.data<float>() + c.offset);
+  } else {
+    gemm_panels(shape, packed_a.data<float>(), packed_b.data<float>(), out.data<float>() + c.offset);
+  }
+}
+
+}  // namespace
+
+void gemm(const GemmShape& shape, const float* a, const float* b, float* c) { gemm_by_library(shape, a, b, c); }
+void gemm(const GemmShape& shape, const BFloat16* a, const BFloat16* b, float* c) { gemm_by_library(shape, a, b, c); }
 
 }  // namespace cpu
 
@@ -144,10 +207,14 @@ void CpuBackend::gemm(const MatrixView& a, const MatrixView& b, const MatrixView
     };
     return gemm(flip(b), flip(a), flip(c), alpha, accumulate);
   }
+  ProductLog::note(a, b, c, alpha, accumulate);
   cpu::GemmShape shape = cpu::shape_of(a, b, c);
   shape.alpha = alpha;
   shape.accumulate = accumulate;
   if (shape.batch == 0 || shape.m == 0 || shape.n == 0) return;
+  if (product_type_ == DType::kBF16 && c.tensor.dtype() == DType::kF32 && shape.k > 0) {
+    return cpu::gemm_bf16(a, b, c, alpha, accumulate);
+  }
   cpu::fold_batch(shape);
   cpu::dispatch(c.tensor.dtype(), "gemm", [&](auto zero) {
     using T = decltype(zero);

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "framework/dtype.h"
+
 namespace gau::cpu {
 
 /// c = alpha · a b (+ c), `batch` times. a is m × k, b is k × n, c is m × n, all row-major with the given strides between rows;
@@ -32,8 +34,14 @@ struct GemmShape {
 void gemm(const GemmShape& shape, const float* a, const float* b, float* c);
 void gemm(const GemmShape& shape, const double* a, const double* b, double* c);
 
+/// Operands in bfloat16, sums and result in float32; needs has_native_bf16().
+void gemm(const GemmShape& shape, const BFloat16* a, const BFloat16* b, float* c);
+/// Whether this machine multiplies bfloat16 itself; emulated products would be slower than float32.
+bool has_native_bf16();
+
 /// The product in float32 by oneDNN; false when oneDNN has nothing but its reference loops for the shape.
 bool gemm_onednn(const GemmShape& shape, const float* a, const float* b, float* c);
+bool gemm_onednn(const GemmShape& shape, const BFloat16* a, const BFloat16* b, float* c);
 
 /// The product by our own blocked loops, for float and double.
 template <class T>

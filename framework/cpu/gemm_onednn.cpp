@@ -1,4 +1,4 @@
-// Matrix products in float32 by oneDNN (2.6 and 3.x): the only file that knows it.
+// Matrix products of float32 or bfloat16 operands by oneDNN (2.6 and 3.x): the only file that knows it.
 //
 // Every primitive is made for one thread, and threads share a product by panels (gemm.cpp): oneDNN may split sums differently
 // for another number of threads, panels do not. oneDNN falls back to reference loops, a thousand times slower, without a word
@@ -25,6 +25,12 @@ using dnnl::memory;
 // Shapes vary with lengths and numbers of masked tokens; beyond this many the cache starts over.
 constexpr std::size_t kCacheLimit = 4096;
 
+struct ProductKey {
+  GemmShape shape;
+  bool bf16 = false;
+  bool operator==(const ProductKey&) const = default;
+};
+
 struct Product {
   dnnl::matmul primitive;
   memory::desc a, b, c, scratch;
@@ -36,12 +42,12 @@ dnnl::engine& engine() {
   return *instance;
 }
 
-memory::desc describe(std::int64_t batch, std::int64_t rows, std::int64_t cols, bool transposed, std::int64_t row_stride,
-                      std::int64_t batch_stride) {
+memory::desc describe(memory::data_type type, std::int64_t batch, std::int64_t rows, std::int64_t cols, bool transposed,
+                      std::int64_t row_stride, std::int64_t batch_stride) {
   const memory::dim stride_row = transposed ? 1 : row_stride;
   const memory::dim stride_col = transposed ? row_stride : 1;
-  if (batch == 1) return {{rows, cols}, memory::data_type::f32, memory::dims{stride_row, stride_col}};
-  return {{batch, rows, cols}, memory::data_type::f32, memory::dims{batch_stride, stride_row, stride_col}};
+  if (batch == 1) return {{rows, cols}, type, memory::dims{stride_row, stride_col}};
+  return {{batch, rows, cols}, type, memory::dims{batch_stride, stride_row, stride_col}};
 }
 
 dnnl::primitive_attr attributes(const GemmShape& shape) {
@@ -61,10 +67,15 @@ dnnl::primitive_attr attributes(const GemmShape& shape) {
 }
 
 // The primitive, or nothing when oneDNN has only its reference loops.
-std::shared_ptr<const Product> create(const GemmShape& shape) {
-  const memory::desc a = describe(shape.batch, shape.m, shape.k, shape.transpose_a, shape.row_stride_a, shape.batch_stride_a);
-  const memory::desc b = describe(shape.batch, shape.k, shape.n, shape.transpose_b, shape.row_stride_b, shape.batch_stride_b);
-  const memory::desc c = describe(shape.batch, shape.m, shape.n, false, shape.row_stride_c, shape.batch_stride_c);
+std::shared_ptr<const Product> create(const ProductKey& key) {
+  const GemmShape& shape = key.shape;
+  const memory::data_type type = key.bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+  const memory::desc a =
+      describe(type, shape.batch, shape.m, shape.k, shape.transpose_a, shape.row_stride_a, shape.batch_stride_a);
+  const memory::desc b =
+      describe(type, shape.batch, shape.k, shape.n, shape.transpose_b, shape.row_stride_b, shape.batch_stride_b);
+  const memory::desc c =
+      describe(memory::data_type::f32, shape.batch, shape.m, shape.n, false, shape.row_stride_c, shape.batch_stride_c);
   try {
 #if DNNL_VERSION_MAJOR >= 3
     const dnnl::matmul::primitive_desc description(engine(), a, b, c, attributes(shape));
@@ -79,8 +90,9 @@ std::shared_ptr<const Product> create(const GemmShape& shape) {
   }
 }
 
-struct HashShape {
-  std::size_t operator()(const GemmShape& shape) const {
+struct HashKey {
+  std::size_t operator()(const ProductKey& key) const {
+    const GemmShape& shape = key.shape;
     std::size_t hash = 0;
     const auto mix = [&hash](auto value) {
       hash = (hash ^ static_cast<std::size_t>(value)) * 0x9E3779B97F4A7C15 + (hash >> 29);
@@ -89,28 +101,28 @@ struct HashShape {
                                      shape.row_stride_c, shape.batch_stride_a, shape.batch_stride_b, shape.batch_stride_c}) {
       mix(value);
     }
-    mix((shape.transpose_a ? 1 : 0) + (shape.transpose_b ? 2 : 0) + (shape.accumulate ? 4 : 0));
+    mix((shape.transpose_a ? 1 : 0) + (shape.transpose_b ? 2 : 0) + (shape.accumulate ? 4 : 0) + (key.bf16 ? 8 : 0));
     return hash;
   }
 };
 
 class Cache {
  public:
-  std::shared_ptr<const Product> find_or_create(const GemmShape& shape) {
+  std::shared_ptr<const Product> find_or_create(const ProductKey& key) {
     {
       const std::shared_lock lock(mutex_);
-      const auto found = products_.find(shape);
+      const auto found = products_.find(key);
       if (found != products_.end()) return found->second;
     }
-    auto product = create(shape);
+    auto product = create(key);
     const std::unique_lock lock(mutex_);
     if (products_.size() >= kCacheLimit) products_.clear();
-    return products_.try_emplace(shape, std::move(product)).first->second;
+    return products_.try_emplace(key, std::move(product)).first->second;
   }
 
  private:
   std::shared_mutex mutex_;
-  std::unordered_map<GemmShape, std::shared_ptr<const Product>, HashShape> products_;
+  std::unordered_map<ProductKey, std::shared_ptr<const Product>, HashKey> products_;
 };
 
 Cache& cache() {
@@ -134,11 +146,11 @@ void* thread_scratch(std::size_t bytes) {
   return block.get();
 }
 
-void execute(const Product& product, const float* a, const float* b, float* c) {
+void execute(const Product& product, const void* a, const void* b, float* c) {
   thread_local dnnl::stream stream(engine());
   // oneDNN's memory objects take pointers without const; operands are only read.
-  const memory memory_a(product.a, engine(), const_cast<float*>(a));
-  const memory memory_b(product.b, engine(), const_cast<float*>(b));
+  const memory memory_a(product.a, engine(), const_cast<void*>(a));
+  const memory memory_b(product.b, engine(), const_cast<void*>(b));
   const memory memory_c(product.c, engine(), c);
   const memory scratch(product.scratch, engine(), thread_scratch(product.scratch.get_size()));
   product.primitive.execute(
@@ -157,18 +169,38 @@ void make_single_threaded() {
   static_cast<void>(done);
 }
 
-}  // namespace
-
-bool gemm_onednn(const GemmShape& shape, const float* a, const float* b, float* c) {
+bool run(const ProductKey& key, const void* a, const void* b, float* c) {
   make_single_threaded();
+  const GemmShape& shape = key.shape;
   try {
-    const std::shared_ptr<const Product> product = cache().find_or_create(shape);
+    const std::shared_ptr<const Product> product = cache().find_or_create(key);
     if (!product) return false;
     execute(*product, a, b, c);
     return true;
   } catch (const dnnl::error& error) {
     fail(ExitCode::kIo, "oneDNN failed on a product {} x [{}, {}] x [{}, {}]: {}", shape.batch, shape.m, shape.k, shape.k,
          shape.n, error.what());
+  }
+}
+
+}  // namespace
+
+bool gemm_onednn(const GemmShape& shape, const float* a, const float* b, float* c) { return run({shape, false}, a, b, c); }
+bool gemm_onednn(const GemmShape& shape, const BFloat16* a, const BFloat16* b, float* c) { return run({shape, true}, a, b, c); }
+
+bool has_native_bf16() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::avx512_core_bf16:
+#if DNNL_VERSION_MAJOR >= 3
+    case dnnl::cpu_isa::avx512_core_fp16:
+    case dnnl::cpu_isa::avx512_core_amx:
+    case dnnl::cpu_isa::avx512_core_amx_fp16:
+#else
+    case dnnl::cpu_isa::avx512_core_amx:
+#endif
+      return true;
+    default:
+      return false;
   }
 }
 
