@@ -20,6 +20,7 @@ void add_predict(CLI::App& app, Action& action);
 void add_fill(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
 void add_gradcheck(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
 
 /// Runs the program: parses, executes, prints one line for an error, returns the exit code.
 int run(int argc, const char* const* argv);
