@@ -20,7 +20,7 @@ class PrepareCommand : public ::testing::Test {
 };
 
 TEST_F(PrepareCommand, JsonReport) {
-  directory_.write("bad.txt", std::string("good one\nbad \x92 byte\nnul \0 here\ngood two\n", 41));
+  directory_.write("bad.txt", std::string("good one\nbad \x92 byte\nnul \0 here\ngood two\n", 40));
   const ProgramResult result = run_gau("prepare " + quoted("bad.txt") + " -o " + quoted("c.h5") + " --json");
   EXPECT_EQ(result.code, 0) << result.err;
   const json report = json::parse(result.out);

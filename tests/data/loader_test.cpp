@@ -174,8 +174,14 @@ TEST_F(LoaderTest, PrefetcherCarriesErrorsAndEndsEarly) {
   }
   const Loader training(corpus(), Split::kTrain, {.length = 16});
   position = 0;
-  { const Prefetcher unused(training, endless, 3); }
-  EXPECT_LE(position, 4U);
+  {
+    // At most `depth` batches wait, and one is in the making.
+    Prefetcher prefetcher(training, endless, 3);
+    for (std::uint64_t taken = 1; taken <= 200; ++taken) {
+      EXPECT_TRUE(prefetcher.next().has_value());
+      EXPECT_LE(position, taken + 3 + 2);
+    }
+  }
 }
 
 }  // namespace

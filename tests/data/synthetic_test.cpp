@@ -148,13 +148,14 @@ TEST_F(SyntheticTest, MarkovChainCanBeLearned) {
     const auto tokens = corpus.tokens(d, 0, 4096);
     for (std::size_t i = 2; i < tokens.size(); ++i) {
       ++one[{tokens[i - 1]}][tokens[i]];
-      ++two[{tokens[i - 2], tokens[i - 1]}][tokens[i]];
+      ++two[{tokens[i - 2] % 2, tokens[i - 1]}][tokens[i]];
     }
   }
-  // Nearly uniform taken alone (ln 64 = 4.16), much better known from one symbol before, better still from two.
+  // Nearly uniform taken alone (ln 64 = 4.16), much better known from one symbol before, better still with the parity of the
+  // one before: by 0.23; the topic alone, which it hints at, gives 0.18.
   EXPECT_GT(report.unigram_entropy, 3.9);
   EXPECT_LT(conditional_entropy(one), 2.6);
-  EXPECT_LT(conditional_entropy(two), conditional_entropy(one) - 0.1);
+  EXPECT_LT(conditional_entropy(two), conditional_entropy(one) - 0.2);
 }
 
 TEST_F(SyntheticTest, OptionsThatDoNotFitAreRefused) {
