@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "data/batch.h"
 #include "data/corpus.h"
@@ -30,6 +31,10 @@ struct LoaderOptions {
   std::uint64_t seed = 0;
   bool fixed_masks = false;  ///< validation: order of the documents, φ = 0, the same masks at every call
   LabelMode label_mode = LabelMode::kAuto;
+  /// When set: a sequence is two chunks of its document (PoSE), this many tokens (at least 1) of its window and the rest from a
+  /// random later place, uniform among those where the document goes on for long enough. Called with the epoch and the position
+  /// of the sequence, from the prefetching thread too; must be pure.
+  std::function<std::int64_t(std::uint64_t epoch, std::uint64_t position)> first_chunk;
 };
 
 class Loader {
@@ -45,7 +50,13 @@ class Loader {
   /// at windows(). Pure and thread-safe.
   MaskedBatch batch(std::uint64_t first_position, std::int64_t count) const;
 
+  /// The stretches of a document that make the sequence at a position: its window, or two chunks of no more tokens together.
+  std::vector<Window> stretches(std::uint64_t position) const;
+
  private:
+  struct Sequences;
+  void append(const Window& window, Sequences& out) const;
+
   const Corpus& corpus_;
   LoaderOptions options_;
   Sampler sampler_;

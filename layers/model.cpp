@@ -102,12 +102,12 @@ MaskedLoss Model::masked_loss(const Context& context, const ModelInputs& inputs,
   return result;
 }
 
-void Model::visit_attention(const ModelInputs& inputs, Planner& planner, const AttentionVisitor& visit) const {
+Variable Model::visit_attention(const ModelInputs& inputs, Planner& planner, const AttentionVisitor& visit) const {
   NoGrad no_grad;
   const std::int64_t batch = inputs.ids.dim(0), length = inputs.ids.dim(1);
   const BatchLayout layout{batch, length, inputs.key_mask, inputs.positions, inputs.nominal_length};
   const QueryRows rows = group_rows(inputs.rows, batch, length);
-  hidden({}, inputs, planner, [&](std::int64_t index, const Variable& x) {
+  return hidden({}, inputs, planner, [&](std::int64_t index, const Variable& x) {
     if (index == config_.layers) return;
     const AttentionPlan plan = planner.plan(index, layout);
     visit(index, layers_[static_cast<std::size_t>(index)].attention_inputs(x, inputs.key_mask, plan, rows), plan);

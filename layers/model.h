@@ -59,9 +59,9 @@ class Model {
   /// hidden() at inputs.rows, logits, cross-entropy against labels i32 [M] (negative: no label).
   MaskedLoss masked_loss(const Context& context, const ModelInputs& inputs, const Tensor& labels, Planner& planner) const;
   /// Calls visit(layer, inputs, plan) with what each layer's attention works on at inputs.rows (undefined: all rows), without
-  /// dropout. A layer is run after the visit to it, by a plan that the planner is asked for then.
+  /// dropout. A layer is run after the visit to it, by a plan that the planner is asked for then. Returns what hidden() does.
   using AttentionVisitor = std::function<void(std::int64_t, const AttentionInputs&, const AttentionPlan&)>;
-  void visit_attention(const ModelInputs& inputs, Planner& planner, const AttentionVisitor& visit) const;
+  Variable visit_attention(const ModelInputs& inputs, Planner& planner, const AttentionVisitor& visit) const;
   /// Attention weights [B, L, L] of every layer, without dropout.
   std::vector<Tensor> attention(const ModelInputs& inputs, Planner& planner) const;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "framework/error.h"
+#include "train/eval_recall.h"
 
 namespace gau {
 
@@ -35,6 +36,7 @@ EvalCorpus read_eval_corpus(const Corpus& corpus, Split split) {
   const auto special = corpus.special().all();
   out.special_ids.assign(special.begin(), special.end());
   out.mask_id = corpus.special().mask;
+  if (corpus.has_labels()) out.answer_choices = answer_choices(corpus.vocabulary().tokens());
   return out;
 }
 

@@ -11,13 +11,6 @@ namespace {
 
 constexpr std::int64_t kRowMultiple = 32;
 
-/// A batch as the model takes it, and where its rows belong.
-struct WindowBatch {
-  ModelInputs inputs;
-  Tensor labels;                     ///< i32 [M], -1 in padding
-  std::vector<std::int64_t> target;  ///< target number of each row
-};
-
 std::int32_t label_of(const EvalDocument& document, std::int64_t position) {
   const auto p = static_cast<std::size_t>(position);
   return document.labels.empty() ? document.tokens[p] : document.labels[p];
@@ -64,7 +57,8 @@ WindowBatch make_batch(const ScoringTask& task, std::span<const EvalWindow> wind
 
 }  // namespace
 
-TargetScores score(const ScoringTask& task, Planner& planner, const std::function<void(std::int64_t)>& done) {
+TargetScores score(const ScoringTask& task, Planner& planner, const std::function<void(std::int64_t)>& done,
+                   const RowScorer& scorer) {
   const NoGrad no_grad;
   TargetScores scores;
   scores.loss.assign(static_cast<std::size_t>(task.targets.total), std::nan(""));
@@ -73,7 +67,13 @@ TargetScores score(const ScoringTask& task, Planner& planner, const std::functio
   for (std::size_t first = 0; first < task.windows.size(); first += step) {
     const std::size_t count = std::min(step, task.windows.size() - first);
     const WindowBatch batch = make_batch(task, std::span(task.windows).subspan(first, count));
-    const MaskedLoss loss = task.model.masked_loss(Context{}, batch.inputs, batch.labels, planner);
+    RowLosses loss;
+    if (scorer) {
+      loss = scorer(batch);
+    } else {
+      const MaskedLoss all = task.model.masked_loss(Context{}, batch.inputs, batch.labels, planner);
+      loss = {all.row_loss, all.predicted};
+    }
     const auto row_loss = loss.row_loss.span<double>();
     const auto predicted = loss.predicted.span<std::int32_t>();
     const auto label = batch.labels.span<std::int32_t>();

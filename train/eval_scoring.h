@@ -32,8 +32,23 @@ struct TargetScores {
   std::vector<char> correct;  ///< 1 when the likeliest token is the right one
 };
 
-/// `done` is told how many more windows are through.
-TargetScores score(const ScoringTask& task, Planner& planner, const std::function<void(std::int64_t)>& done);
+/// A batch of windows as the model takes it, and where its rows belong.
+struct WindowBatch {
+  ModelInputs inputs;
+  Tensor labels;                     ///< i32 [M], -1 in padding
+  std::vector<std::int64_t> target;  ///< target number of each row
+};
+
+/// What the model made of the rows of a batch.
+struct RowLosses {
+  Tensor row_loss;   ///< f64 [M]
+  Tensor predicted;  ///< i32 [M]
+};
+using RowScorer = std::function<RowLosses(const WindowBatch&)>;
+
+/// `done` is told how many more windows are through. `scorer` runs the model where more than losses is wanted of it.
+TargetScores score(const ScoringTask& task, Planner& planner, const std::function<void(std::int64_t)>& done,
+                   const RowScorer& scorer = {});
 
 /// Mean row entropy of attention over at most `windows` windows of the task, evenly spaced.
 double entropy_of(const ScoringTask& task, Planner& planner, std::int64_t windows);

@@ -29,6 +29,23 @@ struct EvalRow {
   double perplexity() const;
 };
 
+/// Which side of a query its fact is on.
+enum class RecallSide { kBoth, kLeft, kRight };
+
+/// The recall task: one method at one length, over the queries whose facts are on one side, `first` to `last` tokens away.
+struct RecallRow {
+  std::string method;
+  std::int64_t length = 0;
+  RecallSide side = RecallSide::kBoth;
+  std::int64_t first = 1;
+  std::int64_t last = 1;
+  std::int64_t queries = 0;
+  double accuracy = 0;        ///< share of queries whose likeliest token of all is the fact
+  double loss = 0;            ///< mean cross-entropy among the values of the class asked for, in nats
+  double attention = 0;       ///< mean over queries of the weight from query to fact, in the layer where it is highest
+  double attention_last = 0;  ///< the same in the last layer
+};
+
 /// All rows of one model on one corpus.
 struct Evaluation {
   std::string model;     ///< label
@@ -41,7 +58,8 @@ struct Evaluation {
   std::int64_t stride = 0;            ///< distance between targets; 0: the protocol has none
   std::int64_t target_limit = 0;      ///< --targets: at most so many (paper: a document); 0: all
   std::int64_t seed = 0;
-  std::vector<EvalRow> rows;  ///< crop first, then by method and length
+  std::vector<EvalRow> rows;      ///< crop first, then by method and length
+  std::vector<RecallRow> recall;  ///< of the recall task, in the order of `rows`
 };
 
 /// Name of the row that holds the centred L_train windows.

@@ -10,6 +10,7 @@
 #include "framework/error.h"
 #include "framework/log.h"
 #include "train/eval_forecast.h"
+#include "train/eval_recall.h"
 #include "train/eval_scoring.h"
 
 namespace gau {
@@ -91,6 +92,7 @@ class Evaluator {
     Evaluation result = describe();
     for (const Job& job : jobs_) result.rows.push_back(row_of(job, clock));
     clock.finish();
+    result.recall = std::move(recall_);
     return result;
   }
 
@@ -215,8 +217,13 @@ class Evaluator {
     const ScoringTask task{model_, corpus_, *job.targets, job.windows, job.length, mask_mode(), options_.batch_tokens};
     const double per_window = window_operations(config_, job.length);
     const std::string name = fmt::format("{} {}", job.name, job.length);
-    const TargetScores scores =
-        score(task, planner, [&](std::int64_t windows) { clock.advance(static_cast<double>(windows) * per_window, name); });
+    const auto done = [&](std::int64_t windows) { clock.advance(static_cast<double>(windows) * per_window, name); };
+    RecallProbe probe(task);
+    const RowScorer with_probe = [&](const WindowBatch& batch) { return probe.score_rows(batch, planner); };
+    const TargetScores scores = score(task, planner, done, probe.applies() ? with_probe : RowScorer{});
+    if (probe.applies()) {
+      for (RecallRow& recall : probe.rows(job.name, scores)) recall_.push_back(std::move(recall));
+    }
     EvalRow row = summarise(job, scores);
     row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (job.length <= kLongestEntropy) row.entropy = entropy_of(task, planner, kEntropyWindows);
@@ -257,6 +264,7 @@ class Evaluator {
   std::vector<TargetSet> target_sets_;
   std::vector<Job> jobs_;
   std::optional<TargetScores> crop_;
+  std::vector<RecallRow> recall_;
 };
 
 }  // namespace

@@ -27,6 +27,8 @@ struct EvalCorpus {
   std::vector<EvalDocument> documents;
   std::vector<std::int32_t> special_ids;  ///< never targets
   std::int32_t mask_id = -1;              ///< id of [MASK]; negative: there is none
+  /// Of data with labels: by token id, the answers to choose from; see answer_choices(). May be empty.
+  std::vector<std::vector<std::int32_t>> answer_choices;
 };
 
 struct EvalOptions {

@@ -16,6 +16,7 @@
 #include "framework/atomic_file.h"
 #include "framework/error.h"
 #include "train/metrics.h"
+#include "train/report_recall.h"
 
 namespace gau {
 
@@ -138,21 +139,6 @@ std::string heading(const Evaluation& evaluation) {
   return out;
 }
 
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"') out += '"';
-    out += c;
-  }
-  return out + '"';
-}
-
-std::string csv_number(double value) {
-  if (std::isnan(value)) return "";
-  return fmt::format("{}", value);
-}
-
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 void put(Json& object, const std::string& name, const Interval& interval) {
@@ -200,6 +186,21 @@ Cell signed_cell(const Interval& interval) {
 
 }  // namespace
 
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + '"';
+}
+
+std::string csv_number(double value) {
+  if (std::isnan(value)) return "";
+  return fmt::format("{}", value);
+}
+
 std::size_t display_width(const std::string& utf8) {
   std::size_t width = 0;
   for (std::size_t i = 0; i < utf8.size(); ++i) {
@@ -224,6 +225,7 @@ std::string text_table(std::span<const Evaluation> evaluations) {
   std::vector<Line> lines = lines_of(evaluations);
   out += '\n' + table(lines, "perplexity", [](const EvalRow& row) { return cell(exponential(row.loss)); });
   out += '\n' + table(lines, "accuracy, %", [](const EvalRow& row) { return percent_cell(row.accuracy); });
+  out += recall_text(evaluations);
   if (!deltas) return out;
   std::erase_if(lines, [](const Line& line) { return line.crop; });
   out += '\n' + table(lines, "loss - crop", [](const EvalRow& row) { return signed_cell(row.delta); });
@@ -262,6 +264,7 @@ Json to_json(const Evaluation& evaluation) {
   out["seed"] = evaluation.seed;
   out["results"] = Json::array();
   for (const EvalRow& row : evaluation.rows) out["results"].push_back(row_json(row));
+  if (!evaluation.recall.empty()) out["recall"] = recall_json(evaluation);
   return out;
 }
 
@@ -309,6 +312,7 @@ void write_report(std::span<const Evaluation> evaluations, const std::string& di
   check(!error, ExitCode::kIo, "{}: cannot make this directory: {}", directory, error.message());
   const auto in_directory = [&](const char* name) { return (std::filesystem::path(directory) / name).string(); };
   write_file(in_directory("eval.csv"), csv_table(evaluations));
+  if (const std::string recall = recall_csv(evaluations); !recall.empty()) write_file(in_directory("recall.csv"), recall);
   write_file(in_directory("eval.json"), to_json(evaluations).dump(2, ' ', false, Json::error_handler_t::replace) + '\n');
   draw(make_plot(evaluations, Figure::kPerplexity), in_directory("perplexity.svg"), in_directory("perplexity.png"));
   draw(make_plot(evaluations, Figure::kAccuracy), in_directory("accuracy.svg"), in_directory("accuracy.png"));

@@ -7,7 +7,9 @@
 #include "autograd/variable.h"
 #include "framework/error.h"
 #include "framework/kernels.h"
+#include "layers/method.h"
 #include "layers/planner.h"
+#include "train/sample_positions.h"
 #include "train/schedule.h"
 
 namespace gau {
@@ -27,11 +29,13 @@ ModelConfig model_config(const Config& config, const Corpus& corpus) {
 
 LoaderOptions loader_options(const Config& config, bool fixed) {
   LoaderOptions options;
+  options.label_mode = config.data.masking;
   options.length = config.data.length;
   options.mask_prob = config.data.mask_prob;
   options.whole_word = config.data.whole_word;
   options.seed = static_cast<std::uint64_t>(config.train.seed);
   options.fixed_masks = fixed;
+  if (!fixed) options.first_chunk = first_chunk(*resolve(Method{}, config.model).position, options);
   return options;
 }
 
@@ -119,7 +123,9 @@ LossSums Trainer::accumulate(std::int64_t step) {
         continue;
       }
       context.first_sample = static_cast<std::uint64_t>(micro * config_.data.batch + part.begin);
-      const MaskedLoss loss = model_.masked_loss(context, inputs_of(*batch), batch->labels, planner_);
+      ModelInputs inputs = inputs_of(*batch);
+      inputs.positions = sample_positions(*planner_.method().position, loader_, *batch);
+      const MaskedLoss loss = model_.masked_loss(context, inputs, batch->labels, planner_);
       backward(loss.sum);
       sums.add(loss, batch->tokens);
     }
@@ -168,8 +174,7 @@ LossSums Trainer::validate(std::int64_t batches) const {
   const std::int64_t count = std::min(batches, (windows + config_.data.batch - 1) / config_.data.batch);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t first = i * windows / count, next = (i + 1) * windows / count;
-    const MaskedBatch batch =
-        validation_->batch(static_cast<std::uint64_t>(first), std::min(config_.data.batch, next - first));
+    const MaskedBatch batch = validation_->batch(static_cast<std::uint64_t>(first), std::min(config_.data.batch, next - first));
     if (batch.masked == 0) continue;
     sums.add(model_.masked_loss({}, inputs_of(batch), batch.labels, planner_), batch.tokens);
   }
