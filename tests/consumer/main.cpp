@@ -12,7 +12,7 @@ int main() try {
   gau::SyntheticOptions made;
   made.output = "corpus.h5";
   made.documents = 16;
-  made.length = 64;
+  made.lengths = {64};
   gau::make_synthetic(made);
 
   const gau::Config config = gau::parse_config(
