@@ -34,7 +34,7 @@ struct LoaderOptions {
   /// When set: a sequence is two chunks of its document (PoSE), this many tokens (at least 1) of its window and the rest from a
   /// random later place, uniform among those where the document goes on for long enough. Called with the epoch and the position
   /// of the sequence, from the prefetching thread too; must be pure.
-  std::function<std::int64_t(std::uint64_t epoch, std::uint64_t position)> first_chunk;
+  std::function<std::int64_t(std::uint64_t epoch, std::uint64_t position)> first_chunk = {};
 };
 
 class Loader {

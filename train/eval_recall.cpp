@@ -133,7 +133,8 @@ std::vector<RecallRow> RecallProbe::rows(const std::string& method, const Target
     std::int64_t first = 1;
     for (const std::int64_t end : kDistances) {
       add(first, end);
-      if (end < task_.length) first = end + 1;
+      if (end >= task_.length - 1) break;
+      first = end + 1;
     }
   }
   return rows;
