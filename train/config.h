@@ -63,6 +63,7 @@ struct TrainConfig {
   std::int64_t save_every = 500;
   std::int64_t keep = 2;
   std::int64_t log_every = 10;
+  bool log_entropy = false;  ///< metrics.jsonl tells the entropy of attention of each layer at validations
   std::string output = "runs/gau";
   ReduceOrder reduce = ReduceOrder::kTree;
   std::int64_t shards = 8;

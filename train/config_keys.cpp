@@ -101,6 +101,8 @@ std::vector<ConfigKey> make_keys() {
        "steps between checkpoints, besides the best and the last"},
       {"train", "keep", GAU_FIELD(train.keep), kPositive, false, "newest checkpoints to keep, besides the best"},
       {"train", "log_every", GAU_FIELD(train.log_every), kPositive, false, "steps between lines of progress"},
+      {"train", "log_entropy", GAU_FIELD(train.log_entropy), kAny, false,
+       "log the entropy of each layer's attention at validations"},
       {"train", "output", GAU_FIELD(train.output), kAny, false, "run directory"},
       {"train", "reduce", GAU_FIELD(train.reduce), kAny, true, "order of sums over shards: tree or rank"},
       {"train", "shards", GAU_FIELD(train.shards), {1, 1024}, true, "virtual shards of a step, a power of two"},

@@ -17,6 +17,8 @@ namespace gau {
 namespace {
 
 ModelConfig model_config(const Config& config, const Corpus& corpus) {
+constexpr std::int64_t kFigureSequences = 4;
+
   ModelConfig model = config.model;
   const std::int64_t vocabulary = corpus.vocabulary().size();
   check(model.vocab_size == 0 || model.vocab_size == vocabulary, ExitCode::kData,
@@ -181,22 +183,15 @@ LossSums Trainer::validate(std::int64_t batches) const {
   return sums;
 }
 
-std::vector<double> Trainer::self_attention() const {
+std::vector<RowFigures> Trainer::attention_figures() const {
   const Loader& loader = validation_ ? *validation_ : loader_;
-  const MaskedBatch batch = loader.batch(0, std::min<std::int64_t>(4, loader.windows()));
-  const std::int64_t sequences = batch.ids.dim(0), length = batch.ids.dim(1);
-  const auto* mask = batch.key_mask.defined() ? batch.key_mask.data<std::int32_t>() : nullptr;
-  std::vector<double> means;
-  for (const Tensor& weights : model_.attention(inputs_of(batch), planner_)) {
-    double sum = 0;
-    std::int64_t count = 0;
-    for (std::int64_t row = 0; row < sequences * length; ++row) {
-      if (mask && !mask[row]) continue;
-      sum += weights.at(row * length + row % length);
-      ++count;
-    }
-    means.push_back(count ? sum / static_cast<double>(count) : 0);
-  }
+  const MaskedBatch batch = loader.batch(0, std::min<std::int64_t>(kFigureSequences, loader.windows()));
+  ModelInputs inputs = inputs_of(batch);
+  inputs.rows = {};
+  std::vector<RowFigures> means;
+  model_.visit_attention(inputs, planner_, [&](std::int64_t, const AttentionInputs& in, const AttentionPlan& plan) {
+    means.push_back(mean_of(row_figures(in, plan)));
+  });
   return means;
 }
 

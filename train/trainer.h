@@ -13,6 +13,7 @@
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "layers/model.h"
+#include "train/attention_stats.h"
 #include "train/config.h"
 #include "train/gradient_tree.h"
 #include "train/optimizer.h"
@@ -56,8 +57,9 @@ class Trainer {
   bool has_validation() const { return validation_ != nullptr; }
   /// The validation split with fixed masks and without dropout: at most `batches` batches, spread evenly over it.
   LossSums validate(std::int64_t batches) const;
-  /// For each layer the mean over tokens of A_ii, the weight that a token gives itself, on a few validation sequences.
-  std::vector<double> self_attention() const;
+  /// For each layer the mean figures of its attention (entropy, weight that a token gives itself) on a few validation
+  /// sequences.
+  std::vector<RowFigures> attention_figures() const;
 
   /// Floating-point operations of the matrix products of one optimizer step, forward and backward, with `masked` of its tokens
   /// in the loss.

@@ -183,7 +183,7 @@ class TrainingRun {
   }
 
   void validate(StepMetrics& line, Progress& progress) {
-    warn_of_self_attention(progress);
+    look_at_attention(line, progress);
     if (!trainer_.has_validation()) return;
     const LossSums sums = trainer_.validate(kValidationBatches);
     validation_loss_ = sums.mean_loss();
@@ -196,18 +196,23 @@ class TrainingRun {
   }
 
   // Cosine attention whose tokens see little but themselves learns slowly or not at all; say so once a layer.
-  void warn_of_self_attention(Progress& progress) {
-    if (config_.model.attention.kind != AttentionKind::kCosine) return;
-    const std::vector<double> means = trainer_.self_attention();
+  void look_at_attention(StepMetrics& line, Progress& progress) {
+    const bool cosine = config_.model.attention.kind == AttentionKind::kCosine;
+    if (!cosine && !config_.train.log_entropy) return;
+    const std::vector<RowFigures> means = trainer_.attention_figures();
+    if (config_.train.log_entropy) {
+      for (const RowFigures& layer : means) line.entropy.push_back(layer.entropy);
+    }
+    if (!cosine) return;
     above_limit_.resize(means.size(), 0);
     for (std::size_t layer = 0; layer < means.size(); ++layer) {
-      above_limit_[layer] = means[layer] > kSelfAttentionLimit ? above_limit_[layer] + 1 : 0;
+      above_limit_[layer] = means[layer].diagonal > kSelfAttentionLimit ? above_limit_[layer] + 1 : 0;
       if (above_limit_[layer] != 2) continue;
       progress.pause();
       log::warn(
           "layer {}: tokens give {:.3f} of their attention to themselves; try [attention] init_gamma = \"sign\", a smaller "
           "scale, scale_warmup, or --init-from a dot-product model",
-          layer, means[layer]);
+          layer, means[layer].diagonal);
     }
   }
 

@@ -190,5 +190,19 @@ TEST_F(TrainingRun, NoCorpusIsSaid) {
   EXPECT_THAT(message, testing::HasSubstr("data.corpus"));
 }
 
+TEST_F(TrainingRun, TellsTheEntropyOfEachLayerWhenAsked) {
+  train(request("asked", {"train.log_entropy=true"}));
+  train(request("plain"));
+  for (const auto& line : metrics("asked")) {
+    ASSERT_EQ(line.contains("entropy"), line.contains("valid_loss"));
+    if (!line.contains("entropy")) continue;
+    ASSERT_EQ(line["entropy"].size(), 2u);
+    EXPECT_GT(line["entropy"][1].get<double>(), 0);
+    EXPECT_LT(line["entropy"][1].get<double>(), std::log(32.0));
+  }
+  EXPECT_TRUE(metrics("asked").back().contains("entropy"));
+  EXPECT_FALSE(metrics("plain").back().contains("entropy"));
+}
+
 }  // namespace
 }  // namespace gau
