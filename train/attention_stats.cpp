@@ -44,6 +44,8 @@ bool is_token(const AttentionInputs& in, std::int64_t b, std::int64_t position) 
 void for_attention_rows(const AttentionInputs& in, const AttentionPlan& plan,
                         const std::function<void(const AttentionRow&)>& visit) {
   const std::int64_t batch = in.q_near.dim(0), queries = in.q_near.dim(1), length = in.k_near.dim(1);
+  AttentionPlan exact = plan;
+  exact.skip = 0;
   for (std::int64_t b = 0; b < batch; ++b) {
     AttentionInputs all{sequence_of(in.q_near, b),
                         sequence_of(in.k_near, b),
@@ -66,7 +68,7 @@ void for_attention_rows(const AttentionInputs& in, const AttentionPlan& plan,
         block.rows.data<std::int32_t>()[r] = position_of(in, b * queries + first + r);
       }
       Tensor weights = Tensor::empty({1, count, length}, DType::kF64);
-      kernels::attention_weights(block, plan, weights);
+      kernels::attention_weights(block, exact, weights);
       const std::span<const double> values = std::as_const(weights).span<double>();
       parallel_for(count, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {

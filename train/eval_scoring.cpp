@@ -6,10 +6,15 @@
 #include <cmath>
 #include <span>
 
+#include "train/attention_stats.h"
+
 namespace gau {
 namespace {
 
 constexpr std::int64_t kRowMultiple = 32;
+// What the entropy is measured on: windows of so many tokens together, at least one, and so many rows of each.
+constexpr std::int64_t kEntropyTokens = 2048;
+constexpr std::int64_t kEntropyRows = 128;
 
 std::int32_t label_of(const EvalDocument& document, std::int64_t position) {
   const auto p = static_cast<std::size_t>(position);
@@ -87,28 +92,22 @@ TargetScores score(const ScoringTask& task, Planner& planner, const std::functio
   return scores;
 }
 
-double entropy_of(const ScoringTask& task, Planner& planner, std::int64_t windows) {
+double entropy_of(const ScoringTask& task, Planner& planner) {
   const NoGrad no_grad;
-  const auto count = std::min<std::size_t>(static_cast<std::size_t>(windows), task.windows.size());
+  const auto wanted = static_cast<std::size_t>(std::max<std::int64_t>(1, kEntropyTokens / task.length));
+  const std::size_t count = std::min(wanted, task.windows.size());
   double sum = 0;
+  std::size_t rows = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = (2 * i + 1) * task.windows.size() / (2 * count);
     WindowBatch batch = make_batch(task, std::span(task.windows).subspan(at, 1));
-    batch.inputs.rows = Tensor();
-    sum += mean_row_entropy(task.model.attention(batch.inputs, planner));
-  }
-  return sum / static_cast<double>(count);
-}
-
-double mean_row_entropy(const std::vector<Tensor>& attention) {
-  double sum = 0;
-  std::int64_t rows = 0;
-  for (const Tensor& weights : attention) {
-    const Tensor in_double = weights.to(DType::kF64);
-    for (double p : in_double.span<double>()) {
-      if (p > 0) sum -= p * std::log(p);
-    }
-    rows += weights.rows();
+    batch.inputs.rows = spaced_rows(1, task.length, kEntropyRows);
+    task.model.visit_attention(batch.inputs, planner, [&](std::int64_t, const AttentionInputs& in, const AttentionPlan& plan) {
+      for (const RowFigures& row : row_figures(in, plan)) {
+        sum += row.entropy;
+        ++rows;
+      }
+    });
   }
   return sum / static_cast<double>(rows);
 }

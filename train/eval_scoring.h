@@ -50,8 +50,9 @@ using RowScorer = std::function<RowLosses(const WindowBatch&)>;
 TargetScores score(const ScoringTask& task, Planner& planner, const std::function<void(std::int64_t)>& done,
                    const RowScorer& scorer = {});
 
-/// Mean row entropy of attention over at most `windows` windows of the task, evenly spaced.
-double entropy_of(const ScoringTask& task, Planner& planner, std::int64_t windows);
+/// Mean row entropy of attention in nats, over all layers, on a few of the task's windows and rows, evenly spaced: about 2048
+/// tokens, at least one window.
+double entropy_of(const ScoringTask& task, Planner& planner);
 
 /// How many windows of `length` tokens share a pass: at least 1.
 std::int64_t windows_per_batch(std::int64_t batch_tokens, std::int64_t length);

@@ -17,8 +17,6 @@ namespace gau {
 namespace {
 
 constexpr std::int64_t kMostDoublings = 6;
-constexpr std::int64_t kLongestEntropy = 1024;  ///< longer windows would need more memory than the evaluation itself
-constexpr std::int64_t kEntropyWindows = 2;
 
 std::int64_t token_count(const EvalDocument& document) { return static_cast<std::int64_t>(document.tokens.size()); }
 
@@ -226,7 +224,7 @@ class Evaluator {
     }
     EvalRow row = summarise(job, scores);
     row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (job.length <= kLongestEntropy) row.entropy = entropy_of(task, planner, kEntropyWindows);
+    row.entropy = entropy_of(task, planner);
     if (job.is_crop) crop_ = scores;
     if (std::isnan(row.loss.value)) log::warn("{}: {}: the loss is not a number", options_.label, name);
     clock.row_done(fmt::format("{}: {} at {}: perplexity {:.4g}, accuracy {:.1f} %, {:.1f} s", options_.label, job.name,

@@ -56,7 +56,4 @@ Evaluation evaluate(const Model& model, const EvalCorpus& corpus, const EvalOpti
 /// included.
 std::int64_t forecast_bytes(const ModelConfig& config, DType dtype, std::int64_t batch, std::int64_t length, std::int64_t rows);
 
-/// Mean over layers and rows of −Σ p ln p, in nats, of attention weights [B, L, L].
-double mean_row_entropy(const std::vector<Tensor>& attention);
-
 }  // namespace gau

@@ -251,9 +251,26 @@ TEST(DefaultLengths, DoubleWhileHalfOfTheDocumentsAreLongEnough) {
   EXPECT_EQ(default_lengths(corpus, Protocol::kFixedTarget, 8), (std::vector<std::int64_t>{8, 16, 32}));
 }
 
-TEST(MeanRowEntropy, IsTheLogarithmOfEquallySeenKeys) {
-  const std::vector<float> values{0.25F, 0.25F, 0.25F, 0.25F, 1, 0, 0, 0, 0.5F, 0, 0.5F, 0, 0, 0, 0, 1};
-  EXPECT_NEAR(mean_row_entropy({Tensor::from(values, {1, 4, 4})}), (std::log(4.0) + std::log(2.0)) / 4, 1e-7);
+TEST(Entropy, IsTheMeanOverLayersAndRowsOfTheAttention) {
+  const Model model = tiny_model(DType::kF64);
+  EvalCorpus corpus = random_corpus(1, 24, 0);
+  const Evaluation evaluation = evaluate(model, corpus, options_of({24}));
+  EvalDocument& document = corpus.documents[0];
+  // Position 8 + phase holds the mask; the one window is the whole document.
+  double nearest = 1;
+  for (std::size_t masked = 6; masked < 18; ++masked) {
+    std::vector<std::int32_t> ids = document.tokens;
+    for (std::size_t at = masked; at < 18; at += 8) ids[at] = kMask;
+    ModelInputs inputs;
+    inputs.ids = Tensor::from(ids, {1, 24});
+    Planner planner(model.config(), Method{}, DType::kF64);
+    double sum = 0;
+    for (const Tensor& weights : model.attention(inputs, planner)) {
+      for (const double p : weights.span<double>()) sum -= p * std::log(p);
+    }
+    nearest = std::min(nearest, std::abs(sum / 48 - evaluation.rows[1].entropy));
+  }
+  EXPECT_LT(nearest, 1e-12);
 }
 
 TEST(ForecastBytes, IsAboveThePeakAndOfItsSize) {
