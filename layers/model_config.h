@@ -25,6 +25,7 @@ enum class InitGamma {
 struct Calibration {
   std::int64_t length = 0;
   std::vector<double> factors;  ///< one a layer
+  std::vector<double> targets{};  ///< the mean row entropy that each layer was fitted to, nats; empty: the file does not say
 };
 
 struct AttentionConfig {

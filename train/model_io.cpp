@@ -131,26 +131,35 @@ void read_calibration(const h5::Reader& file, ModelConfig& config) {
   if (!file.has("/calibration/lengths")) return;
   const auto lengths = file.read<std::int64_t>("/calibration/lengths");
   const auto factors = file.read<double>("/calibration/factors");
+  const auto targets = file.has("/calibration/targets") ? file.read<double>("/calibration/targets") : std::vector<double>();
   const auto layers = static_cast<std::size_t>(config.layers);
+  check(targets.empty() || targets.size() == factors.size(), ExitCode::kData,
+        "{}: /calibration/targets has {} values for {} factors", file.path(), targets.size(), factors.size());
   check(factors.size() == lengths.size() * layers, ExitCode::kData, "{}: /calibration/factors has {} values for {} lengths",
         file.path(), factors.size(), lengths.size());
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    const auto begin = factors.begin() + static_cast<std::ptrdiff_t>(i * layers);
-    config.attention.calibration.push_back({lengths[i], {begin, begin + static_cast<std::ptrdiff_t>(layers)}});
+    const auto of_length = [&](const std::vector<double>& all) {
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(i * layers);
+      return std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(layers));
+    };
+    config.attention.calibration.push_back(
+        {lengths[i], of_length(factors), targets.empty() ? std::vector<double>() : of_length(targets)});
   }
 }
 
 void write_calibration(h5::Writer& file, const ModelConfig& config) {
   if (config.attention.calibration.empty()) return;
   std::vector<std::int64_t> lengths;
-  std::vector<double> factors;
+  std::vector<double> factors, targets;
   for (const Calibration& entry : config.attention.calibration) {
     lengths.push_back(entry.length);
     factors.insert(factors.end(), entry.factors.begin(), entry.factors.end());
+    targets.insert(targets.end(), entry.targets.begin(), entry.targets.end());
   }
   const auto count = static_cast<std::int64_t>(lengths.size());
   file.write<std::int64_t>("/calibration/lengths", lengths, {count});
   file.write<double>("/calibration/factors", factors, {count, config.layers});
+  if (targets.size() == factors.size()) file.write<double>("/calibration/targets", targets, {count, config.layers});
 }
 
 ModelConfig config_of(const h5::Reader& file) {
