@@ -1,47 +1,23 @@
-// Runs gnuplot in a directory of its own with plain file names, so that no path, label or locale of the user's reaches its
-// command language unquoted; the pictures are then moved to where they belong.
+// The gnuplot commands of line plots.
 #include "train/plot.h"
-
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <set>
 
-#include "framework/atomic_file.h"
-#include "framework/error.h"
 #include "framework/log.h"
+#include "train/gnuplot.h"
 
 namespace gau {
 namespace {
-
-namespace fs = std::filesystem;
 
 // Okabe and Ito's colours, told apart by colour-blind readers too; yellow left out, since it vanishes on white.
 constexpr std::array<const char*, 7> kColours{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"};
 constexpr std::array<int, 6> kPoints{7, 5, 9, 13, 11, 3};
 constexpr std::size_t kMostTicks = 14;
-
-/// A string in gnuplot's single quotes, where only the quote itself is special.
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (char c : text) {
-    if (c == '\'') out += '\'';
-    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return out + "'";
-}
 
 /// Where the x axis has its ticks: at every x of the points.
 std::set<double> places(const Plot& plot) {
@@ -101,12 +77,12 @@ std::string axes(const Plot& plot) {
 }
 
 /// The terms of the plot command: a line with error bars for each series, a dashed one for each level.
-std::string terms(const Plot& plot) {
+std::string terms(const Plot& plot, const std::string& data) {
   std::string script;
   const auto separator = [&] { return script.empty() ? "plot " : ", \\\n     "; };
   for (std::size_t s = 0; s < plot.series.size(); ++s) {
-    script += fmt::format("{}'data.txt' index {} using 1:2:3:4 with yerrorlines lw 1.8 pt {} ps 0.9 dt {} lc rgb '{}' title {}",
-                          separator(), s, kPoints[s % kPoints.size()], 1 + s / kColours.size() % 4,
+    script += fmt::format("{}'{}' index {} using 1:2:3:4 with yerrorlines lw 1.8 pt {} ps 0.9 dt {} lc rgb '{}' title {}",
+                          separator(), data, s, kPoints[s % kPoints.size()], 1 + s / kColours.size() % 4,
                           kColours[s % kColours.size()], quoted(plot.series[s].label));
   }
   for (std::size_t l = 0; l < plot.levels.size(); ++l) {
@@ -115,59 +91,6 @@ std::string terms(const Plot& plot) {
                           quoted(plot.levels[l].label));
   }
   return script + "\n";
-}
-
-/// A directory under the system's temporary one that goes away with the object.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::error_code error;
-    std::string pattern = (fs::temp_directory_path(error) / "gau-plot-XXXXXX").string();
-    check(!error && mkdtemp(pattern.data()) != nullptr, ExitCode::kIo,
-          "{}: cannot make a directory for plotting: {}; set TMPDIR to one that can be written", pattern,
-          error ? error.message() : std::strerror(errno));
-    path_ = pattern;
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  std::string file(const char* name) const { return (path_ / name).string(); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-enum class Outcome { kDone, kMissing, kFailed };
-
-/// Runs a program inside the directory, without a shell; what it says goes to `output` there.
-Outcome run_program(const TemporaryDirectory& directory, std::vector<std::string> words, const char* output) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addchdir_np(&actions, directory.path().c_str());
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, directory.file(output).c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  pid_t child = 0;
-  const int error = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error == ENOENT || error == EACCES) return Outcome::kMissing;
-  check(error == 0, ExitCode::kIo, "{} cannot be started: {}", words[0], std::strerror(error));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Outcome::kDone : Outcome::kFailed;
 }
 
 /// Characters of three and four bytes: what a common font may lack.
@@ -190,16 +113,6 @@ std::set<char32_t> far_characters(const Plot& plot) {
   return found;
 }
 
-/// Whether some installed font has all of them; gnuplot draws a missing one as a box of the size of the whole picture.
-bool fonts_have(const TemporaryDirectory& directory, const std::set<char32_t>& characters) {
-  if (characters.empty()) return true;
-  std::string charset = ":charset=";
-  for (char32_t code : characters) charset += fmt::format("{:x} ", static_cast<std::uint32_t>(code));
-  charset.pop_back();
-  return run_program(directory, {"fc-list", charset}, "fonts.txt") == Outcome::kDone &&
-         !read_file(directory.file("fonts.txt")).empty();
-}
-
 std::string without_far_characters(const std::string& text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -211,8 +124,8 @@ std::string without_far_characters(const std::string& text) {
 }
 
 /// The plot with '?' where a font is missing; the SVG is drawn by its reader's fonts and keeps every character.
-Plot for_bitmap(Plot plot, const TemporaryDirectory& directory) {
-  if (fonts_have(directory, far_characters(plot))) return plot;
+Plot for_bitmap(Plot plot) {
+  if (fonts_have(far_characters(plot))) return plot;
   static bool warned = false;
   if (!warned) {
     log::warn(
@@ -245,50 +158,100 @@ std::string gnuplot_data(const Plot& plot) {
   return data;
 }
 
-std::string gnuplot_script(const Plot& plot, Picture picture) {
-  std::string script = "set encoding utf8\nset datafile missing 'NaN'\n";
+namespace {
+
+std::string terminal(Picture picture, int width, int height) {
   if (picture == Picture::kSvg) {
-    script += "set terminal svg size 960,540 dynamic font 'sans-serif,13' noenhanced background '#ffffff'\n";
-  } else {
-    script +=
-        "set terminal pngcairo size 1440,810 font 'sans,12' fontscale 1.35 linewidth 1.5 noenhanced background '#ffffff'\n";
+    return fmt::format(
+        "set encoding utf8\nset terminal svg size {},{} dynamic font 'sans-serif,13' noenhanced background '#ffffff'\n"
+        "set output 'plot.svg'\n",
+        width, height);
   }
-  script += fmt::format("set output 'plot.{}'\n", picture == Picture::kSvg ? "svg" : "png");
+  return fmt::format(
+      "set encoding utf8\nset terminal pngcairo size {},{} font 'sans,12' fontscale 1.35 linewidth 1.5 noenhanced background "
+      "'#ffffff'\nset output 'plot.png'\n",
+      width * 3 / 2, height * 3 / 2);
+}
+
+/// Title, labels, lines and axes of one plot, without its key.
+std::string frame(const Plot& plot) {
+  std::string script = "set datafile missing 'NaN'\n";
   script += fmt::format("set title {} noenhanced\nset xlabel {} noenhanced\nset ylabel {} noenhanced\n", quoted(plot.title),
                         quoted(plot.x_label), quoted(plot.y_label));
   script += "set border 3 lc rgb '#404040'\nset tics nomirror out\nset bars 0.6\n";
   script += "set offsets graph 0, graph 0, graph 0.04, graph 0.04\n";
   script += "set grid xtics ytics lc rgb '#dddddd' lw 0.8 dt 1\n";
-  script += "set key outside right top Left reverse noenhanced samplen 2.5 spacing 1.25\n";
-  return script + axes(plot) + terms(plot) + "set output\n";
+  return script + axes(plot);
+}
+
+/// A cell of a grid that holds nothing but the key.
+std::string key_cell(const Plot& plot) {
+  std::string script =
+      "reset\nunset border\nunset tics\nset xrange [0:1]\nset yrange [0:1]\nset key center center Left reverse noenhanced "
+      "samplen 2.5 spacing 1.3\n";
+  std::string terms;
+  for (std::size_t s = 0; s < plot.series.size(); ++s) {
+    terms += fmt::format("{}NaN with linespoints lw 1.8 pt {} ps 0.9 dt {} lc rgb '{}' title {}", s == 0 ? "plot " : ", ",
+                         kPoints[s % kPoints.size()], 1 + s / kColours.size() % 4, kColours[s % kColours.size()],
+                         quoted(plot.series[s].label));
+  }
+  return script + terms + "\n";
+}
+
+std::string panel_data(std::size_t panel) { return fmt::format("data{}.txt", panel); }
+
+std::string panels_script(const std::vector<Plot>& panels, Picture picture) {
+  constexpr int kWidth = 440, kHeight = 320;
+  const int cells = static_cast<int>(panels.size()) + 1;
+  const int columns = cells <= 3 ? cells : static_cast<int>(std::ceil(std::sqrt(cells)));
+  const int rows = (cells + columns - 1) / columns;
+  std::string script = terminal(picture, kWidth * columns, kHeight * rows);
+  script += fmt::format("set multiplot layout {},{}\n", rows, columns);
+  for (std::size_t p = 0; p < panels.size(); ++p) {
+    script += "reset\nunset key\n" + frame(panels[p]) + terms(panels[p], panel_data(p));
+  }
+  return script + key_cell(panels.front()) + "unset multiplot\nset output\n";
+}
+
+bool has_finite(const Plot& plot) {
+  return std::any_of(plot.series.begin(), plot.series.end(), [](const PlotSeries& s) {
+    return std::any_of(s.points.begin(), s.points.end(), [](const PlotPoint& p) { return std::isfinite(p.y); });
+  });
+}
+
+}  // namespace
+
+std::string gnuplot_script(const Plot& plot, Picture picture) {
+  return terminal(picture, 960, 540) + frame(plot) +
+         "set key outside right top Left reverse noenhanced samplen 2.5 spacing 1.25\n" + terms(plot, "data.txt") +
+         "set output\n";
 }
 
 bool draw(const Plot& plot, const std::string& svg_path, const std::string& png_path) {
-  const auto finite = [](const PlotSeries& s) {
-    return std::any_of(s.points.begin(), s.points.end(), [](const PlotPoint& p) { return std::isfinite(p.y); });
-  };
-  if (std::none_of(plot.series.begin(), plot.series.end(), finite)) {
+  if (!has_finite(plot)) {
     log::warn("{}: no finite value to draw; no plot is written", svg_path);
     return true;
   }
-  const TemporaryDirectory directory;
-  write_file(directory.file("data.txt"), gnuplot_data(plot));
-  write_file(directory.file("svg.gp"), gnuplot_script(plot, Picture::kSvg));
-  write_file(directory.file("png.gp"), gnuplot_script(for_bitmap(plot, directory), Picture::kPng));
-  // -d: without the user's own start-up files.
-  const Outcome outcome = run_program(directory, {"gnuplot", "-d", "svg.gp", "png.gp"}, "messages.txt");
-  if (outcome == Outcome::kMissing) {
-    static bool warned = false;
-    if (!warned) log::warn("gnuplot is not installed: no plots are written. On Debian or Ubuntu: apt-get install gnuplot-nox");
-    warned = true;
-    return false;
+  return run_gnuplot({{"data.txt", gnuplot_data(plot)},
+                      {"svg.gp", gnuplot_script(plot, Picture::kSvg)},
+                      {"png.gp", gnuplot_script(for_bitmap(plot), Picture::kPng)}},
+                     {{"plot.svg", svg_path}, {"plot.png", png_path}});
+}
+
+bool draw_panels(const std::vector<Plot>& panels, const std::string& svg_path, const std::string& png_path) {
+  if (panels.empty() || !std::all_of(panels.begin(), panels.end(), has_finite)) {
+    log::warn("{}: a panel has no finite value to draw; no plot is written", svg_path);
+    return true;
   }
-  std::string messages = read_file(directory.file("messages.txt"));
-  std::replace(messages.begin(), messages.end(), '\n', ' ');
-  check(outcome == Outcome::kDone, ExitCode::kIo, "{}: gnuplot failed: {}", svg_path, messages);
-  write_file(svg_path, read_file(directory.file("plot.svg")));
-  write_file(png_path, read_file(directory.file("plot.png")));
-  return true;
+  std::vector<Plot> bitmaps;
+  std::vector<ScriptFile> files;
+  for (const Plot& panel : panels) {
+    bitmaps.push_back(for_bitmap(panel));
+    files.push_back({panel_data(files.size()), gnuplot_data(panel)});
+  }
+  files.push_back({"svg.gp", panels_script(panels, Picture::kSvg)});
+  files.push_back({"png.gp", panels_script(bitmaps, Picture::kPng)});
+  return run_gnuplot(files, {{"plot.svg", svg_path}, {"plot.png", png_path}});
 }
 
 }  // namespace gau

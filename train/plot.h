@@ -41,6 +41,9 @@ struct Plot {
 /// installed. Throws Error(kIo) when gnuplot fails (with what it said) or a file cannot be written.
 bool draw(const Plot& plot, const std::string& svg_path, const std::string& png_path);
 
+/// Plots in a grid, one key for all: the first one's, in a cell of its own. Otherwise as draw().
+bool draw_panels(const std::vector<Plot>& panels, const std::string& svg_path, const std::string& png_path);
+
 enum class Picture { kSvg, kPng };
 /// The gnuplot commands that draw data.txt (one block a series) into plot.svg or plot.png.
 std::string gnuplot_script(const Plot& plot, Picture picture);

@@ -16,6 +16,8 @@ using Action = std::function<int()>;
 void add_prepare(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
 void add_eval(CLI::App& app, Action& action);
+void add_inspect(CLI::App& app, Action& action);
+void add_calibrate(CLI::App& app, Action& action);
 void add_predict(CLI::App& app, Action& action);
 void add_fill(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
