@@ -105,11 +105,11 @@ make_corpus() {
   fi
 }
 
-# train NAME STEPS [OPTION...]: trains train/examples/NAME.toml into $out/NAME, or goes on with it, or keeps it. The options
-# are those of a fresh start.
+# train NAME CONFIG STEPS [OPTION...]: trains train/examples/CONFIG.toml into $out/NAME, or goes on with it, or keeps it. The
+# options are those of a fresh start.
 train() {
-  local name=$1 steps=$2 run="$out/$1" done_steps=0
-  local how=("${@:3}")
+  local run="$out/$1" config="train/examples/$2.toml" steps=$3 done_steps=0
+  local how=("${@:4}")
   local step_pattern='"step":\([0-9]*\)'
   if [ -e "$run/checkpoints/latest" ]; then
     done_steps=$("$gau" info "$run" --json | sed -n "s/.*$step_pattern.*/\1/p")
@@ -121,28 +121,37 @@ train() {
     echo "kept $run: $done_steps steps are done"
     return
   fi
-  "$gau" train "train/examples/$name.toml" --set data.corpus="$out/corpus.h5" --set train.output="$run" \
+  "$gau" train "$config" --set data.corpus="$out/corpus.h5" --set train.output="$run" \
     --set optim.steps="$steps" "${how[@]}"
 }
 
 evaluate() {
   step "5/5 evaluation at $lengths ($eval_time)"
-  local limit=()
+  local table="$out/table.txt" limit=() file newer=1
+  for file in "$gau" "$out"/corpus.h5 "$out"/{dot,cosine}/checkpoints/best/model.h5; do
+    [ "$table" -nt "$file" ] || newer=0
+  done
+  if [ "$newer" = 1 ]; then
+    echo "kept $table"
+    cat "$table"
+    return
+  fi
   [ "$targets" = 0 ] || limit=(--targets "$targets")
   "$gau" eval "$out/dot" "$out/cosine" --data "$out/corpus.h5" --lengths "$lengths" --methods "$methods" "${limit[@]}" \
-    --out "$out"
+    --out "$out" | tee "$table.tmp"
+  mv "$table.tmp" "$table"
 }
 
 mkdir -p "$out"
 build
 make_corpus
 step "3/5 training with dot-product attention, $dot_steps steps ($dot_time)"
-train dot "$dot_steps"
+train dot dot "$dot_steps"
 step "4/5 going on from it with cosine attention, $cosine_steps steps ($cosine_time)"
-train cosine "$cosine_steps" --init-from "$out/dot"
+train cosine cosine-after-dot "$cosine_steps" --init-from "$out/dot"
 evaluate
 step "done in $((SECONDS / 60)) min $((SECONDS % 60)) s"
-echo "table: $out/eval.csv, $out/eval.json"
+echo "table: $out/table.txt, $out/eval.csv, $out/eval.json"
 if [ -f "$out/perplexity.svg" ]; then
   echo "plots: $out/perplexity.svg, $out/perplexity.png, $out/accuracy.svg, $out/accuracy.png"
 fi
