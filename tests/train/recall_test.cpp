@@ -1,6 +1,7 @@
 // Recall by distance: against a plain computation from logits and attention, and how it is reported.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -142,6 +143,37 @@ TEST(Recall, AgreesWithAPlainComputation) {
     // The figures of all queries are those of the ordinary table.
     EXPECT_NEAR(evaluation.recall.front().accuracy, evaluation.rows.front().accuracy.value, 1e-12);
     EXPECT_LT(evaluation.recall.front().loss, evaluation.rows.front().loss.value);
+  }
+}
+
+TEST(Recall, AccuracyIsTheShareOfRightQueries) {
+  const Scratch scratch;
+  const EvalCorpus corpus = recall_corpus(scratch);
+  const Model model = tiny_model();
+  const TargetSet targets = labelled_targets(corpus.documents, 24);
+  const std::vector<EvalWindow> windows = whole_windows(targets);
+  const ScoringTask task{model, corpus, targets, windows, 24, MaskMode::kNone, 1000};
+  const RecallProbe probe(task);
+  ASSERT_TRUE(probe.applies());
+  TargetScores scores;
+  double right = 0;
+  // Right where the fact is on the left.
+  for (const DocumentTargets& entry : targets.documents) {
+    const EvalDocument& document = corpus.documents[static_cast<std::size_t>(entry.document)];
+    for (const std::int64_t position : entry.positions) {
+      const auto query = document.tokens.begin() + position;
+      const std::int32_t label = document.labels[static_cast<std::size_t>(position)];
+      scores.correct.push_back(std::find(document.tokens.begin(), query, label) != query);
+      right += scores.correct.back();
+    }
+  }
+  ASSERT_GT(right, 0);
+  for (const RecallRow& row : probe.rows("m", scores)) {
+    if (row.side != RecallSide::kBoth) {
+      EXPECT_EQ(row.accuracy, row.side == RecallSide::kLeft ? 1 : 0);
+    } else if (row.last == 23) {
+      EXPECT_NEAR(row.accuracy * static_cast<double>(row.queries), right, row.first == 1 ? 1e-9 : right);
+    }
   }
 }
 
