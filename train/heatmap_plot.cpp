@@ -10,7 +10,7 @@ namespace gau {
 namespace {
 
 constexpr int kCell = 300;    // points of a panel's side
-constexpr int kLegend = 90;   // of the colour scale on the right
+constexpr int kLegend = 140;  // of the colour scale on the right
 constexpr int kHeading = 40;  // of the title
 constexpr float kFaintest = 0.01F;
 
@@ -27,15 +27,16 @@ std::string panel_script(const HeatmapPanel& panel, std::size_t index, bool left
   const Heatmap& map = *panel.map;
   const double length = static_cast<double>(panel.length);
   const double dx = length / static_cast<double>(map.columns), dy = length / static_cast<double>(map.rows);
+  // An image is one embedded bitmap in an SVG; drawn as pixels, each cell would be a polygon of its own.
   std::string script = fmt::format("set title {} noenhanced\nset xrange [0:{}]\nset yrange [{}:0]\n", quoted(panel.title),
                                    panel.length, panel.length);
-  script += fmt::format("set xlabel '{}'\nset ylabel '{}'\n", bottom ? "key" : "", left ? "query" : "");
+  script += fmt::format("set xlabel '{}' offset 0,0.4\nset ylabel '{}' offset 1,0\n", bottom ? "key" : "", left ? "query" : "");
   script += fmt::format("set xtics ({}) offset 0,0.4\nset ytics ({}) offset 0.6,0\n",
                         fmt::format("'0' 0, '{}' {}, '{}' {}", panel.length / 2, panel.length / 2, panel.length, panel.length),
                         fmt::format("'0' 0, '{}' {}, '{}' {}", panel.length / 2, panel.length / 2, panel.length, panel.length));
-  script += fmt::format(
-      "plot '{}' binary array=({},{}) format='%float' dx={} dy={} origin=({},{}) using 1 with image notitle\n",
-      map_name(index), map.columns, map.rows, dx, dy, dx / 2, dy / 2);
+  script +=
+      fmt::format("plot '{}' binary array=({},{}) format='%float' dx={} dy={} origin=({},{}) using 1 with image notitle\n",
+                  map_name(index), map.columns, map.rows, dx, dy, dx / 2, dy / 2);
   return script;
 }
 
@@ -64,10 +65,10 @@ std::string script_of(const std::vector<HeatmapPanel>& panels, std::int64_t colu
     const double x = w * static_cast<double>(column), y = top - h * static_cast<double>(row + 1);
     script +=
         fmt::format("set lmargin at screen {}\nset rmargin at screen {}\nset bmargin at screen {}\nset tmargin at screen {}\n",
-                    x + 0.2 * w, x + 0.96 * w, y + 0.17 * h, y + 0.89 * h);
+                    x + 0.25 * w, x + 0.96 * w, y + 0.2 * h, y + 0.89 * h);
     if (p == 0) {
       script += fmt::format("set colorbox user origin screen {},{} size screen {},{}\n", right + 0.1 * (1 - right), 0.17 * top,
-                            0.18 * (1 - right), 0.66 * top);
+                            0.14 * (1 - right), 0.66 * top);
     }
     script += panel_script(panels[p], p, column == 0, row + 1 == rows);
     if (p == 0) script += "unset colorbox\nunset label 1\n";

@@ -109,6 +109,7 @@ std::vector<Plot> by_length(const Inspection& in, const char* label, F figure) {
     plot.title = fmt::format("layer {}", layer);
     plot.x_label = "length, tokens";
     plot.y_label = label;
+    plot.from_zero = true;
     for (std::size_t m = 0; m < in.methods.size(); ++m) {
       PlotSeries series{in.methods[m], {}};
       for (std::size_t l = 0; l < in.lengths.size(); ++l) {
@@ -138,6 +139,7 @@ std::vector<Plot> angle_panels(const Inspection& in) {
     plot.x_label = "angle between q and k, degrees";
     plot.y_label = "share of pairs, %";
     plot.log_x = false;
+    plot.from_zero = true;
     for (std::size_t m = 0; m < in.methods.size(); ++m) {
       const LayerFigures& figures = in.at(m, in.lengths.size() - 1, layer);
       plot.series.push_back(series_of(in.methods[m] + ", attended", figures.attended_angles));

@@ -69,6 +69,7 @@ std::string axes(const Plot& plot) {
   std::string script;
   const std::set<double> xs = places(plot);
   if (plot.log_y) script += log_axis(plot);
+  if (plot.from_zero) script += "set yrange [0:*]\n";
   if (plot.log_x && !xs.empty()) {
     script += fmt::format("set logscale x 2\nset xrange [{}:{}]\n", *xs.begin() / 1.12, *xs.rbegin() * 1.12);
     if (xs.size() <= kMostTicks) script += "set xtics (" + tick_list({xs.begin(), xs.end()}) + ")\n";

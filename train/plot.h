@@ -33,6 +33,7 @@ struct Plot {
   std::string y_label;
   bool log_x = true;  ///< base 2, ticks at the x of the points
   bool log_y = false;
+  bool from_zero = false;  ///< the y axis begins at 0
   std::vector<PlotSeries> series;
   std::vector<PlotLevel> levels;
 };

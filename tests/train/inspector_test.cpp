@@ -12,6 +12,7 @@
 #include "framework/hdf5_file.h"
 #include "framework/log.h"
 #include "tests/train/scratch.h"
+#include "train/heatmap_plot.h"
 #include "train/inspect_report.h"
 
 namespace gau {
@@ -149,6 +150,15 @@ TEST(InspectReport, WritesEveryArrayAndTable) {
       EXPECT_GT(std::filesystem::file_size(scratch.file(std::string("out/") + name)), 1000u) << name;
     }
   }
+}
+
+TEST(InspectReport, AFullHeatmapIsAnImageNotAPolygonACell) {
+  const Scratch scratch;
+  log::set_quiet(true);
+  Heatmap map{kHeatmapSide, kHeatmapSide, std::vector<float>(static_cast<std::size_t>(kHeatmapSide * kHeatmapSide), 1)};
+  for (std::size_t at = 0; at < map.cells.size(); ++at) map.cells[at] += static_cast<float>(at % 7);
+  if (!draw_heatmaps({{"a", &map, 1024}}, 1, "title", scratch.file("a.svg"), scratch.file("a.png"))) GTEST_SKIP();
+  EXPECT_LT(std::filesystem::file_size(scratch.file("a.svg")), 2u << 20);
 }
 
 }  // namespace
