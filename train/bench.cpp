@@ -14,6 +14,7 @@
 #include "framework/error.h"
 #include "framework/kernel_timer.h"
 #include "framework/product_log.h"
+#include "train/precision.h"
 #include "train/trainer.h"
 
 namespace gau {
@@ -192,7 +193,7 @@ BenchResult bench_pass(const BenchOptions& options, const std::string& name, con
   result.tokens = length;
   const ModelInputs inputs = random_window(length, model.config().vocab_size);
   const Tensor labels = Tensor::from(std::vector<std::int32_t>(kTargets, 5), {kTargets});
-  Planner planner(model.config(), Method{}, options.dtype);
+  Planner planner(model.config(), Method{}, model.dtype());
   const NoGrad no_grad;
   const auto pass = [&] { model.masked_loss({}, inputs, labels, planner); };
 
@@ -232,7 +233,7 @@ std::vector<BenchResult> bench_evaluation(const BenchOptions& options, const Wor
     ModelConfig config = workload.model;
     if (scale > 0) config.attention.kind = AttentionKind::kCosine;
     if (scale > 0) config.attention.scale = scale;
-    Model model(config, options.dtype);
+    Model model(config, storage_type(options.dtype));
     model.initialize(1);
     run(model);
   }
@@ -248,6 +249,7 @@ std::vector<std::string> workload_names() {
 }
 
 std::vector<BenchResult> run_bench(const BenchOptions& options, const std::function<void(const BenchResult&)>& done) {
+  const Precision precision(options.dtype);
   for (const Workload& workload : workloads()) {
     if (options.workload != workload.name) continue;
     if (!workload.training) return bench_evaluation(options, workload, done);

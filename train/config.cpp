@@ -157,8 +157,6 @@ void Config::validate() const {
   check(std::has_single_bit(static_cast<std::uint64_t>(train.shards)), ExitCode::kData,
         "[train] shards = {} must be a power of two", train.shards);
   check(train.device == "cpu", ExitCode::kData, "[train] device = \"{}\" is not in this build; known: cpu", train.device);
-  check(train.dtype == DType::kF32 || train.dtype == DType::kF64, ExitCode::kData,
-        "[train] dtype = \"{}\" cannot be trained in; known: f32, f64", name_of(train.dtype));
 }
 
 Environment gau_environment() {

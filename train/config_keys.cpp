@@ -92,7 +92,7 @@ std::vector<ConfigKey> make_keys() {
       {"optim", "steps", GAU_FIELD(optim.steps), kPositive, true, "optimizer steps"},
 
       {"train", "seed", GAU_FIELD(train.seed), {0, 9e18}, true, "of weights, order, masks and dropout"},
-      {"train", "dtype", GAU_FIELD(train.dtype), kAny, true, "f32 or f64"},
+      {"train", "dtype", GAU_FIELD(train.dtype), kAny, true, "f32, bf16 (products alone) or f64"},
       {"train", "device", GAU_FIELD(train.device), kAny, false, "cpu"},
       {"train", "threads", GAU_FIELD(train.threads), {0, 4096}, false, "threads; 0: one a core"},
       {"train", "eval_every", GAU_FIELD(train.eval_every), kPositive, true,

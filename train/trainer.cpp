@@ -9,6 +9,7 @@
 #include "framework/kernels.h"
 #include "layers/method.h"
 #include "layers/planner.h"
+#include "train/precision.h"
 #include "train/sample_positions.h"
 #include "train/schedule.h"
 
@@ -16,9 +17,9 @@ namespace gau {
 
 namespace {
 
-ModelConfig model_config(const Config& config, const Corpus& corpus) {
 constexpr std::int64_t kFigureSequences = 4;
 
+ModelConfig model_config(const Config& config, const Corpus& corpus) {
   ModelConfig model = config.model;
   const std::int64_t vocabulary = corpus.vocabulary().size();
   check(model.vocab_size == 0 || model.vocab_size == vocabulary, ExitCode::kData,
@@ -60,9 +61,9 @@ double LossSums::accuracy() const {
 
 Trainer::Trainer(const Config& config, const Corpus& corpus)
     : config_(config),
-      model_(model_config(config, corpus), config.train.dtype),
+      model_(model_config(config, corpus), storage_type(config.train.dtype)),
       optimizer_(config.optim, model_.parameters()),
-      planner_(model_.config(), Method{}, config.train.dtype),
+      planner_(model_.config(), Method{}, model_.dtype()),
       loader_(corpus, Split::kTrain, loader_options(config, false)),
       tree_(config.train.shards) {
   if (corpus.tokens_of(Split::kValid) > 0) {

@@ -16,6 +16,7 @@
 #include "train/checkpoint.h"
 #include "train/init_from.h"
 #include "train/metrics.h"
+#include "train/precision.h"
 #include "train/stop_request.h"
 #include "train/trainer.h"
 
@@ -123,7 +124,7 @@ class TrainingRun {
   }
 
   void describe() {
-    product_rate_ = measure_product_rate(config_.train.dtype);
+    product_rate_ = measure_product_rate(storage_type(config_.train.dtype));
     log::info("corpus {}: {} documents, {} training tokens, vocabulary {}", corpus_.path(), corpus_.documents(),
               corpus_.tokens_of(Split::kTrain), corpus_.vocabulary().size());
     log::info("model: {} layers, {} parameters, {} attention, {}; {} threads, matrix products at {:.0f} GFLOP/s",
@@ -273,6 +274,7 @@ TrainResult train(const TrainRequest& request) {
   check(!request.config.data.corpus.empty(), ExitCode::kData,
         "[data] corpus is not set: give the file that `gau prepare` wrote, in the configuration or by --set data.corpus=FILE");
   if (request.config.train.threads > 0) set_threads(static_cast<int>(request.config.train.threads));
+  const Precision precision(request.config.train.dtype);
   TrainingRun run(request);
   prepare_directory(request);
   return run.run();

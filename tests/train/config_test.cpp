@@ -185,7 +185,7 @@ TEST(Config, AContradictionIsTheFaultOfWhoMadeIt) {
   EXPECT_EQ(file_error("[optim]\nsteps = 100\nwarmup = 100\n").code(), ExitCode::kData);
   EXPECT_EQ(file_error("[model]\nkey_size = 63\n").code(), ExitCode::kData);
   EXPECT_EQ(file_error("[train]\nshards = 6\n").code(), ExitCode::kData);
-  EXPECT_EQ(file_error("[train]\ndtype = \"bf16\"\n").code(), ExitCode::kData);
+  EXPECT_EQ(file_error("[train]\ndtype = \"i32\"\n").code(), ExitCode::kData);
 }
 
 TEST(Config, TheEffectiveConfigurationComesBackBitByBit) {

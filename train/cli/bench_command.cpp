@@ -12,6 +12,7 @@
 #include "train/cli/commands.h"
 #include "train/cli/validators.h"
 #include "train/model_io.h"
+#include "train/precision.h"
 
 namespace gau::cli {
 
@@ -102,7 +103,7 @@ int bench(const Options& options) {
   request.scratch = scratch.path();
   std::unique_ptr<LoadedModel> loaded;
   if (!options.model.empty()) {
-    loaded = std::make_unique<LoadedModel>(load_model(resolve_model_path(options.model), request.dtype));
+    loaded = std::make_unique<LoadedModel>(load_model(resolve_model_path(options.model), storage_type(request.dtype)));
     request.model = &loaded->model;
   }
   const std::vector<BenchResult> results = run_bench(request, [&](const BenchResult& result) {
@@ -132,12 +133,13 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--repeats", options->repeats, "Timed runs, of which the median counts")
       ->check(at_least(1))
       ->capture_default_str();
-  command->add_option("--dtype", options->dtype, "f32, or f64")->capture_default_str();
+  command->add_option("--dtype", options->dtype, "f32, bf16 or f64")->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object on standard output");
   command->add_flag("--quiet", options->quiet, "No split by kernel");
   command->footer(
       "Examples:\n"
       "  gau bench --workload W1 --json\n"
+      "  gau bench --workload W1 --dtype bf16\n"
       "  gau bench --workload E2 --lengths 4096,16384");
   command->callback([options, &action] { action = [options] { return bench(*options); }; });
 }

@@ -16,6 +16,7 @@
 #include "train/eval_corpus.h"
 #include "train/evaluator.h"
 #include "train/model_io.h"
+#include "train/precision.h"
 #include "train/report.h"
 
 namespace gau::cli {
@@ -115,7 +116,7 @@ EvalOptions eval_options(const Options& options, Protocol protocol) {
 Evaluation evaluate_one(const Options& options, const std::string& path, const std::string& label, const Corpus& corpus,
                         const EvalCorpus& documents, EvalOptions eval) {
   const std::string file = resolve_model_path(path);
-  const LoadedModel loaded = load_model(file, parse_dtype(options.dtype));
+  const LoadedModel loaded = load_model(file, storage_type(parse_dtype(options.dtype)));
   check_vocabulary(loaded.model.config(), loaded.text, file, corpus.vocabulary().tokens(), corpus.path());
   ModelConfig config = loaded.model.config();
   if (eval.train_length > 0) config.attention.train_length = eval.train_length;
@@ -132,6 +133,7 @@ int run(const Options& options) {
   std::optional<Split> wanted;
   if (!options.split.empty()) wanted = parse_split(options.split);
   const std::vector<std::string> labels = labels_of(options);
+  const Precision precision(parse_dtype(options.dtype));
   const Corpus corpus(options.data);
   const EvalOptions eval = eval_options(options, choose_protocol(options, corpus));
   const EvalCorpus documents = read_eval_corpus(corpus, choose_split(corpus, wanted));
@@ -171,7 +173,7 @@ void add_eval(CLI::App& app, Action& action) {
       ->check(at_least(1))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Decides targets and resamples")->check(at_least(0))->capture_default_str();
-  command->add_option("--dtype", options->dtype, "f32 or f64")->check(CLI::IsMember({"f32", "f64"}))->capture_default_str();
+  command->add_option("--dtype", options->dtype, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}))->capture_default_str();
   command->add_option("--threads", options->threads, "Threads [all processors]")->check(at_least(1));
   command->add_option("--out", options->out, "Directory for eval.csv, eval.json and plots");
   command->add_flag("--no-crop", options->no_crop, "Leave out the L_train windows");

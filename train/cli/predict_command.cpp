@@ -10,6 +10,7 @@
 #include "train/cli/commands.h"
 #include "train/cli/validators.h"
 #include "train/model_io.h"
+#include "train/precision.h"
 #include "train/predict.h"
 
 namespace gau::cli {
@@ -38,12 +39,6 @@ attention (layers x rows x length x length), float32, or float64 with --dtype f6
 Example:
   gau predict runs/first --text lines.txt --methods rope+infoscale --hidden -o out.h5)";
 
-DType predict_dtype(const std::string& name) {
-  const DType dtype = parse_dtype(name);
-  check(dtype != DType::kBF16, ExitCode::kUsage, "--dtype bf16: the forward pass runs in f32 or f64");
-  return dtype;
-}
-
 Method one_method(const std::string& list, const ModelConfig& config) {
   if (list.empty()) return Method{};
   const std::vector<Method> methods = parse_methods(list, config);
@@ -65,9 +60,10 @@ int run(const Options& options) {
   if (options.quiet) log::set_quiet(true);
   if (options.threads > 0) set_threads(options.threads);
   check(options.ids.empty() != options.text.empty(), ExitCode::kUsage, "predict: give either --ids FILE or --text FILE");
-  const DType dtype = predict_dtype(options.dtype);
+  const DType dtype = parse_dtype(options.dtype);
+  const Precision precision(dtype);
   const std::string file = resolve_model_path(options.model);
-  const LoadedModel loaded = load_model(file, dtype);
+  const LoadedModel loaded = load_model(file, storage_type(dtype));
   const Method method = one_method(options.method, loaded.model.config());
   const PredictInputs inputs = inputs_of(options, loaded, file);
   const std::uint64_t digest = predict(loaded.model, method, inputs, options.predict, options.out);
@@ -98,7 +94,7 @@ void add_predict(CLI::App& app, Action& action) {
   command->add_flag("--attention", options->predict.attention, "Also write attention weights");
   command->add_flag("--no-types", options->no_types, "Ignore type_ids");
   command->add_flag("--mask-ones", options->mask_ones, "Ignore attention_mask: every position is a token");
-  command->add_option("--dtype", options->dtype, "f32 or f64")->capture_default_str();
+  command->add_option("--dtype", options->dtype, "f32, bf16 or f64")->capture_default_str();
   command->add_option("--batch-tokens", options->predict.batch_tokens, "Tokens of a forward pass")
       ->check(at_least(1))
       ->capture_default_str();
