@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 class TrainingRun : public testing::Test {
  protected:
   void SetUp() override { log::set_quiet(true); }
+  void TearDown() override { log::set_quiet(false); }
 
   TrainRequest request(const std::string& output, const std::vector<std::string>& settings = {}) const {
     TrainRequest result;
