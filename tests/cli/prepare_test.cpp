@@ -37,8 +37,9 @@ TEST_F(PrepareCommand, StandardInputAndPipes) {
   const std::string from_standard_input =
       "cat " + quoted("a.txt") + " | '" GAU_PROGRAM "' prepare - --quiet -o " + quoted("stdin.h5") + " 2>/dev/null";
   EXPECT_EQ(std::system(from_standard_input.c_str()), 0);
-  const ProgramResult pipe = run_gau("prepare " + quoted("fifo") + " -o " + quoted("fifo.h5"),
-                                     "mkfifo " + quoted("fifo") + "; cat " + quoted("a.txt") + " > " + quoted("fifo") + " &");
+  const ProgramResult pipe =
+      run_gau("prepare " + quoted("fifo") + " -o " + quoted("fifo.h5"),
+              "mkfifo " + quoted("fifo") + "; timeout 60 cp " + quoted("a.txt") + " " + quoted("fifo") + " &");
   EXPECT_EQ(pipe.code, 0) << pipe.err;
   for (const char* other : {"stdin.h5", "fifo.h5"}) {
     EXPECT_EQ(read_text(directory_.path() / other), read_text(directory_.path() / "file.h5")) << other;
