@@ -8,7 +8,7 @@
 #include <random>
 
 #include "framework/error.h"
-#include "framework/log.h"
+#include "tests/train/quiet.h"
 #include "tests/train/scratch.h"
 #include "train/attention_stats.h"
 #include "train/model_io.h"
@@ -65,7 +65,7 @@ std::vector<double> entropies(const Model& model, const std::string& method, std
 }
 
 void expect_calibrated(const ModelConfig& config, const std::string& position) {
-  log::set_quiet(true);
+  const Quiet quiet;
   Model model(config);
   model.initialize(3);
   CalibrateOptions options = options_of({32, 64});
@@ -97,7 +97,7 @@ TEST(Calibrate, IsRelativeToTheLawThatTheModelWasTrainedWith) {
 }
 
 TEST(Calibrate, TheFactorsAndTheirTargetsAreInTheModelFile) {
-  log::set_quiet(true);
+  const Quiet quiet;
   const Scratch scratch;
   Model model(tiny_config());
   model.initialize(3);

@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "framework/hdf5_file.h"
-#include "framework/log.h"
+#include "tests/train/quiet.h"
 #include "tests/train/scratch.h"
 #include "train/heatmap_plot.h"
 #include "train/inspect_report.h"
@@ -38,7 +38,7 @@ TokenWindow window(std::int32_t tokens, std::int32_t from) {
 }
 
 Inspection inspected(const Model& model, std::int64_t rows = 512) {
-  log::set_quiet(true);
+  const Quiet quiet;
   InspectOptions options;
   options.lengths = {8, 24};
   options.methods = parse_methods("rope,rope+infoscale,window:w=3", model.config());
@@ -112,7 +112,7 @@ TEST(Inspector, SampledRowsGiveRowsOfTheWholeMap) {
 
 TEST(Inspector, LongSequencesGiveSmallMaps) {
   const Model model = tiny_model();
-  log::set_quiet(true);
+  const Quiet quiet;
   InspectOptions options;
   options.lengths = {1300};
   options.rows = 700;
@@ -154,7 +154,7 @@ TEST(InspectReport, WritesEveryArrayAndTable) {
 
 TEST(InspectReport, AFullHeatmapIsAnImageNotAPolygonACell) {
   const Scratch scratch;
-  log::set_quiet(true);
+  const Quiet quiet;
   Heatmap map{kHeatmapSide, kHeatmapSide, std::vector<float>(static_cast<std::size_t>(kHeatmapSide * kHeatmapSide), 1)};
   for (std::size_t at = 0; at < map.cells.size(); ++at) map.cells[at] += static_cast<float>(at % 7);
   if (!draw_heatmaps({{"a", &map, 1024}}, 1, "title", scratch.file("a.svg"), scratch.file("a.png"))) GTEST_SKIP();
