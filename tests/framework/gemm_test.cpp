@@ -202,6 +202,7 @@ TEST(Gemm, RowsDoNotDependOnTheNumberOfRows) {
       for (const bool transpose_b : {false, true}) expect_rows_independent<float>(n, k, transpose_b);
     }
   }
+  expect_rows_independent<float>(1700, 128, true);  // more columns than a panel holds
   expect_rows_independent<double>(65, 300, true);
 }
 
