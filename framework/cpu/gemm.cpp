@@ -1,8 +1,9 @@
-// Products of tensors: a product is cut into panels whose size depends on the shape alone, and threads take panels.
+// Products of tensors: a product is cut into panels of rows whose size depends on the shape alone, and threads take panels.
 //
 // Why panels: each is one call on one thread, so bits do not depend on the number of threads; and a row's bits do not depend
-// on how many other rows there are, so a sequence scores the same in any batch. The price is small: panels of 256 rows and
-// 1600 columns of a product with k = 768 run within 2 % of the whole (128 rows: 6 %; 256 rows and 640 columns: 3 %).
+// on how many other rows there are, so a sequence scores the same in any batch. The price is small: panels of 256 rows run
+// within 1 % of the whole (128 rows: 6 %). Columns are never cut: a destination whose rows do not lie behind each other sends
+// oneDNN to another implementation, slower by 3 %, in which a row's bits do depend on the number of rows.
 #include "framework/cpu/gemm.h"
 
 #include <algorithm>
@@ -19,9 +20,8 @@ namespace cpu {
 namespace {
 
 constexpr std::int64_t kPanelRows = 256;
-constexpr std::int64_t kLeastRows = 128;           // each panel packs its part of b anew
-constexpr std::int64_t kLeastTransposedRows = 64;  // a stored-transposed a takes another path of oneDNN, as fast with 64
-constexpr std::int64_t kPanelCols = 1600;
+constexpr std::int64_t kLeastRows = 128;              // each panel packs b anew, which shorter ones do not repay
+constexpr std::int64_t kLeastTransposedRows = 64;     // a stored-transposed a takes another path, as fast with 64
 constexpr std::int64_t kPanelsWanted = 8;             // below that, threads would wait for each other
 constexpr std::int64_t kPanelOperations = 4'000'000;  // multiplications that are worth a panel
 
@@ -29,21 +29,18 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) { return ceil_div(value, unit) * unit; }
 
 struct Panels {
-  std::int64_t batch, rows, cols;
+  std::int64_t batch, rows;
 };
 
-// oneDNN cuts the sum over k by n and k, not by m: so columns are split by n alone, and rows as evenly as the number of panels
-// asks for, without a change of bits.
+// Few rows still make two panels, of 32 at least.
 Panels choose_panels(const GemmShape& shape) {
   const std::int64_t operations = std::max<std::int64_t>(shape.m * shape.n * shape.k, 1);
-  Panels panels{std::clamp<std::int64_t>(kPanelOperations / operations, 1, shape.batch), std::min(kPanelRows, shape.m),
-                shape.n};
-  if (shape.n > kPanelCols) panels.cols = round_up(ceil_div(shape.n, ceil_div(shape.n, kPanelCols)), 64);
-  const std::int64_t others = ceil_div(shape.batch, panels.batch) * ceil_div(shape.n, panels.cols);
-  const std::int64_t worth = shape.batch * operations / kPanelOperations;
-  const std::int64_t stacked = std::clamp<std::int64_t>(std::min(kPanelsWanted, worth) / others, 1, shape.m);
+  Panels panels{std::clamp<std::int64_t>(kPanelOperations / operations, 1, shape.batch), std::min(kPanelRows, shape.m)};
+  const std::int64_t worth = std::min(kPanelsWanted, shape.batch * operations / kPanelOperations);
+  const std::int64_t stacked = std::clamp<std::int64_t>(worth / ceil_div(shape.batch, panels.batch), 1, shape.m);
   if (ceil_div(shape.m, panels.rows) < stacked) {
-    const std::int64_t least = shape.transpose_a ? kLeastTransposedRows : kLeastRows;
+    const std::int64_t half = round_up(ceil_div(shape.m, 2), 32);
+    const std::int64_t least = std::min(half, shape.transpose_a ? kLeastTransposedRows : kLeastRows);
     panels.rows = std::min(panels.rows, std::max(least, round_up(ceil_div(shape.m, stacked), 32)));
   }
   return panels;
@@ -52,21 +49,17 @@ Panels choose_panels(const GemmShape& shape) {
 template <class Operand, class T>
 void gemm_panels(const GemmShape& shape, const Operand* a, const Operand* b, T* c) {
   const Panels panels = choose_panels(shape);
-  const std::int64_t across = ceil_div(shape.n, panels.cols);
   const std::int64_t down = ceil_div(shape.m, panels.rows);
   const std::int64_t groups = ceil_div(shape.batch, panels.batch);
-  parallel_for(groups * down * across, 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(groups * down, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t index = begin; index < end; ++index) {
-      const std::int64_t item = index / (down * across) * panels.batch;
-      const std::int64_t row = index / across % down * panels.rows;
-      const std::int64_t col = index % across * panels.cols;
+      const std::int64_t item = index / down * panels.batch;
+      const std::int64_t row = index % down * panels.rows;
       GemmShape part = shape;
       part.batch = std::min(panels.batch, shape.batch - item);
       part.m = std::min(panels.rows, shape.m - row);
-      part.n = std::min(panels.cols, shape.n - col);
       gemm(part, a + item * shape.batch_stride_a + row * (shape.transpose_a ? 1 : shape.row_stride_a),
-           b + item * shape.batch_stride_b + col * (shape.transpose_b ? shape.row_stride_b : 1),
-           c + item * shape.batch_stride_c + row * shape.row_stride_c + col);
+           b + item * shape.batch_stride_b, c + item * shape.batch_stride_c + row * shape.row_stride_c);
     }
   });
 }

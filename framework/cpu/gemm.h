@@ -30,7 +30,7 @@ struct GemmShape {
 };
 
 /// Runs on the calling thread; may be called from many at once. Same shape, same bits. In float32 a row's bits do not depend
-/// on m or n either (tests/framework/gemm_test.cpp).
+/// on m either, as long as the rows of c lie behind each other (row_stride_c = n; tests/framework/gemm_test.cpp).
 void gemm(const GemmShape& shape, const float* a, const float* b, float* c);
 void gemm(const GemmShape& shape, const double* a, const double* b, double* c);
 

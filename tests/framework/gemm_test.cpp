@@ -202,7 +202,8 @@ TEST(Gemm, RowsDoNotDependOnTheNumberOfRows) {
       for (const bool transpose_b : {false, true}) expect_rows_independent<float>(n, k, transpose_b);
     }
   }
-  expect_rows_independent<float>(1700, 128, true);  // more columns than a panel holds
+  expect_rows_independent<float>(1700, 128, true);
+  expect_rows_independent<float>(3200, 64, true);
   expect_rows_independent<double>(65, 300, true);
 }
 
