@@ -53,7 +53,7 @@ if [ "$quick" = 1 ]; then
   dot_time=seconds cosine_time=seconds eval_time=seconds
 else
   dot_steps=1500 cosine_steps=750 lengths=64,128,256,512,1024,2048,4096 targets=0
-  dot_time="2 to 3 minutes" cosine_time="1 to 2 minutes" eval_time="about 4 minutes"
+  dot_time="about 3 minutes on two free cores" cosine_time="half of that" eval_time="about 2 minutes"
 fi
 methods=rope,rope+infoscale,rope+logn,window
 seed=25  # of the splits: one that keeps three books of middle size for the test
