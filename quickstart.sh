@@ -155,4 +155,7 @@ echo "table: $out/table.txt, $out/eval.csv, $out/eval.json"
 if [ -f "$out/perplexity.svg" ]; then
   echo "plots: $out/perplexity.svg, $out/perplexity.png, $out/accuracy.svg, $out/accuracy.png"
 fi
-echo "models: $out/dot, $out/cosine; try: $gau fill $out/dot 'In the [MASK]eginning God created the hea[MASK]en'"
+echo "models: $out/dot, $out/cosine"
+if [ -f "$out/books.txt" ]; then
+  echo "try:    $gau fill $out/cosine 'In the [MASK]eginning God created the hea[MASK]en'"
+fi
