@@ -31,14 +31,13 @@ using Wide = typename WideOf<T>::Type;
 template <class T>
 constexpr std::int64_t kLanes = 64 / static_cast<std::int64_t>(sizeof(T));
 
+// By reference: how such values are passed would depend on the machine's registers.
 template <class T>
-inline Wide<T> load(const T* from) {
-  Wide<T> value;
+inline void load(Wide<T>& value, const T* from) {
   std::memcpy(&value, from, sizeof value);
-  return value;
 }
 template <class T>
-inline void store(T* to, Wide<T> value) {
+inline void store(T* to, const Wide<T>& value) {
   std::memcpy(to, &value, sizeof value);
 }
 
@@ -99,7 +98,7 @@ void weighted_sum_piece(const Strip<T>& strip, RowOf&& row_of, std::int64_t at, 
     const T* source = row_of(strip.columns[n]) + at;
     const T* weight = strip.at(n);
     Wide<T> value[N];
-    for (int v = 0; v < N; ++v) value[v] = load(source + v * kLanes<T>);
+    for (int v = 0; v < N; ++v) load<T>(value[v], source + v * kLanes<T>);
 #pragma GCC unroll 8
     for (int r = 0; r < kStripRows; ++r) {
 #pragma GCC unroll 3
@@ -107,7 +106,7 @@ void weighted_sum_piece(const Strip<T>& strip, RowOf&& row_of, std::int64_t at, 
     }
   }
   for (std::int64_t r = 0; r < rows; ++r) {
-    for (int v = 0; v < N; ++v) store(out + r * stride + at + v * kLanes<T>, sum[r][v]);
+    for (int v = 0; v < N; ++v) store<T>(out + r * stride + at + v * kLanes<T>, sum[r][v]);
   }
 }
 
@@ -116,19 +115,19 @@ template <class T, int N, class RowOf>
 void spread_piece(const Strip<T>& strip, RowOf&& row_of, std::int64_t at, std::int64_t rows, const T* in, std::int64_t stride) {
   Wide<T> value[kStripRows][N] = {};
   for (std::int64_t r = 0; r < rows; ++r) {
-    for (int v = 0; v < N; ++v) value[r][v] = load(in + r * stride + at + v * kLanes<T>);
+    for (int v = 0; v < N; ++v) load<T>(value[r][v], in + r * stride + at + v * kLanes<T>);
   }
   for (std::size_t n = 0; n < strip.size(); ++n) {
     T* target = row_of(strip.columns[n]) + at;
     const T* weight = strip.at(n);
     Wide<T> sum[N];
-    for (int v = 0; v < N; ++v) sum[v] = load(target + v * kLanes<T>);
+    for (int v = 0; v < N; ++v) load<T>(sum[v], target + v * kLanes<T>);
 #pragma GCC unroll 8
     for (int r = 0; r < kStripRows; ++r) {
 #pragma GCC unroll 3
       for (int v = 0; v < N; ++v) sum[v] += value[r][v] * weight[r];
     }
-    for (int v = 0; v < N; ++v) store(target + v * kLanes<T>, sum[v]);
+    for (int v = 0; v < N; ++v) store<T>(target + v * kLanes<T>, sum[v]);
   }
 }
 
@@ -179,9 +178,13 @@ void dots(const Strip<T>& strip, RowOf&& row_of, std::int64_t width, std::int64_
     const T* key = row_of(column);
     Wide<T> sum[kStripRows] = {};
     for (std::int64_t at = 0; at < whole; at += kLanes<T>) {
-      const Wide<T> value = load(key + at);
+      Wide<T> value, other;
+      load<T>(value, key + at);
 #pragma GCC unroll 8
-      for (int r = 0; r < kStripRows; ++r) sum[r] += value * load(row[r] + at);
+      for (int r = 0; r < kStripRows; ++r) {
+        load<T>(other, row[r] + at);
+        sum[r] += value * other;
+      }
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       T total = 0;
