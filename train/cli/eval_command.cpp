@@ -1,5 +1,6 @@
 // gau eval: lengths × methods on held-out documents, one model or several.
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -31,6 +32,7 @@ struct Options {
   std::string methods;
   std::string protocol;
   std::string dtype = "f32";
+  std::string skip = "exact";
   std::string out;
   std::int64_t targets = 0;
   std::int64_t stride = 0;
@@ -100,6 +102,17 @@ Protocol choose_protocol(const Options& options, const Corpus& corpus) {
   return protocol;
 }
 
+// off, exact (what float32 cannot notice), or a tolerance in (0, 1).
+double parse_skip(const std::string& text) {
+  if (text == "off") return 0;
+  if (text == "exact") return AttentionPlan{}.skip;
+  double tolerance = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tolerance);
+  check(error == std::errc() && end == text.data() + text.size() && tolerance > 0 && tolerance < 1, ExitCode::kUsage,
+        "--skip {}: say off, exact, or a tolerance between 0 and 1", text);
+  return tolerance;
+}
+
 EvalOptions eval_options(const Options& options, Protocol protocol) {
   EvalOptions out;
   out.protocol = protocol;
@@ -110,6 +123,7 @@ EvalOptions eval_options(const Options& options, Protocol protocol) {
   out.seed = static_cast<std::uint64_t>(options.seed);
   out.batch_tokens = options.batch_tokens;
   out.crop = !options.no_crop;
+  out.skip = parse_skip(options.skip);
   return out;
 }
 
@@ -173,7 +187,13 @@ void add_eval(CLI::App& app, Action& action) {
       ->check(at_least(1))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Decides targets and resamples")->check(at_least(0))->capture_default_str();
-  command->add_option("--dtype", options->dtype, "f32, bf16 or f64")->check(CLI::IsMember({"f32", "bf16", "f64"}))->capture_default_str();
+  command
+      ->add_option("--skip", options->skip,
+                   "Keys that attention leaves out: off, exact (below what float32 can notice), or a tolerance")
+      ->capture_default_str();
+  command->add_option("--dtype", options->dtype, "f32, bf16 or f64")
+      ->check(CLI::IsMember({"f32", "bf16", "f64"}))
+      ->capture_default_str();
   command->add_option("--threads", options->threads, "Threads [all processors]")->check(at_least(1));
   command->add_option("--out", options->out, "Directory for eval.csv, eval.json and plots");
   command->add_flag("--no-crop", options->no_crop, "Leave out the L_train windows");
