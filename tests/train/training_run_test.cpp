@@ -159,6 +159,27 @@ TEST_F(TrainingRun, TrainingLearns) {
   EXPECT_LT(result.validation_loss, 3.0);
 }
 
+TEST_F(TrainingRun, Bf16FollowsTheLossOfFloat) {
+  const std::vector<std::string> settings{"optim.steps=300", "model.dropout=0", "model.attention_dropout=0", "data.batch=16",
+                                          "train.eval_every=300", "train.save_every=300"};
+  train(request("f32", settings));
+  std::vector<std::string> rounded = settings;
+  rounded.push_back("train.dtype=bf16");
+  train(request("bf16", rounded));
+  const auto full = metrics("f32"), half = metrics("bf16");
+  bool differs = false;
+  for (std::size_t begin = 0; begin < 300; begin += 50) {
+    double a = 0, b = 0;
+    for (std::size_t i = begin; i < begin + 50; ++i) {
+      a += full[i]["loss"].get<double>();
+      b += half[i]["loss"].get<double>();
+      differs = differs || full[i]["loss"] != half[i]["loss"];
+    }
+    EXPECT_NEAR(b / a, 1, 0.005) << "steps " << begin << " to " << begin + 50;
+  }
+  EXPECT_TRUE(differs) << "bf16 was not used";
+}
+
 TEST_F(TrainingRun, InitFromTakesTheFirstLayersAndChecksTheRest) {
   train(request("source", {"model.layers=3"}));
   TrainRequest fewer = request("fewer", {"attention.kind=cosine", "optim.steps=1", "optim.lr=1e-12"});
