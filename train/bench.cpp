@@ -170,12 +170,14 @@ BenchResult bench_training(const BenchOptions& options, const Workload& workload
 
 constexpr std::int64_t kTargets = 64;
 
-ModelInputs random_window(std::int64_t length, std::int64_t vocabulary) {
+ModelInputs bench_window(const BenchOptions& options, std::int64_t length, std::int64_t vocabulary) {
   ModelInputs inputs;
   inputs.ids = Tensor::empty({1, length}, DType::kI32);
   std::vector<std::int32_t> rows;
   for (std::int64_t i = 0; i < length; ++i) {
-    inputs.ids.data<std::int32_t>()[i] = random_token(static_cast<std::uint64_t>(i), vocabulary);
+    const auto at = static_cast<std::size_t>(i);
+    inputs.ids.data<std::int32_t>()[i] =
+        options.text.empty() ? random_token(at, vocabulary) : options.text[at % options.text.size()];
   }
   for (std::int64_t t = 0; t < kTargets; ++t) rows.push_back(static_cast<std::int32_t>(t * length / kTargets));
   inputs.rows = Tensor::from(rows, {kTargets});
@@ -191,7 +193,7 @@ BenchResult bench_pass(const BenchOptions& options, const std::string& name, con
   result.dtype = name_of(options.dtype);
   result.length = length;
   result.tokens = length;
-  const ModelInputs inputs = random_window(length, model.config().vocab_size);
+  const ModelInputs inputs = bench_window(options, length, model.config().vocab_size);
   const Tensor labels = Tensor::from(std::vector<std::int32_t>(kTargets, 5), {kTargets});
   Planner planner(model.config(), Method{}, model.dtype());
   const NoGrad no_grad;

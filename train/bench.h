@@ -38,9 +38,10 @@ struct BenchOptions {
   std::string workload = "W2";
   std::vector<std::int64_t> lengths;  ///< E1, E2: empty: those of the workload
   DType dtype = DType::kF32;
-  int repeats = 5;               ///< timed runs, after one to warm up
-  std::string scratch;           ///< directory for a corpus of random tokens (W)
-  const Model* model = nullptr;  ///< E: this model in the place of a random one
+  int repeats = 5;                 ///< timed runs, after one to warm up
+  std::string scratch;             ///< directory for a corpus of random tokens (W)
+  const Model* model = nullptr;    ///< E: this model in the place of a random one
+  std::vector<std::int32_t> text;  ///< E: tokens to read, repeated from the start when they end; empty: random ones
 };
 
 /// Names of the workloads.

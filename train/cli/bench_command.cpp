@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "data/corpus.h"
 #include "framework/error.h"
 #include "framework/log.h"
 #include "framework/parallel.h"
@@ -21,6 +22,7 @@ namespace {
 struct Options {
   std::string workload = "W2";
   std::string model;
+  std::string data;
   std::vector<std::int64_t> lengths;
   int threads = 0;
   int repeats = 5;
@@ -91,6 +93,16 @@ void print(const BenchResult& result, bool quiet) {
   }
 }
 
+// The longest document of the corpus: one text, as long as there is.
+std::vector<std::int32_t> longest_text(const std::string& path) {
+  const Corpus corpus(path);
+  std::int64_t longest = 0;
+  for (std::int64_t d = 1; d < corpus.documents(); ++d) {
+    if (corpus.document_length(d) > corpus.document_length(longest)) longest = d;
+  }
+  return corpus.tokens(longest, 0, corpus.document_length(longest));
+}
+
 int bench(const Options& options) {
   log::set_quiet(options.quiet);
   if (options.threads > 0) set_threads(options.threads);
@@ -105,7 +117,9 @@ int bench(const Options& options) {
   if (!options.model.empty()) {
     loaded = std::make_unique<LoadedModel>(load_model(resolve_model_path(options.model), storage_type(request.dtype)));
     request.model = &loaded->model;
+    if (!options.data.empty()) request.text = longest_text(options.data);
   }
+  check(options.data.empty() || !options.model.empty(), ExitCode::kUsage, "bench: --data is read by a --model; give one");
   const std::vector<BenchResult> results = run_bench(request, [&](const BenchResult& result) {
     if (!options.json) print(result, options.quiet);
   });
@@ -128,6 +142,8 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--workload", options->workload, "W1, W2, W3 (training steps), E1 or E2 (evaluation passes)")
       ->capture_default_str();
   command->add_option("--model", options->model, "E1, E2: a trained model in the place of a random one");
+  command->add_option("--data", options->data,
+                      "E1, E2: a corpus whose longest document the model reads, instead of random tokens");
   command->add_option("--lengths", options->lengths, "E1, E2: lengths of the window")->delimiter(',')->check(at_least(64));
   command->add_option("--threads", options->threads, "Threads (default: the processors of this process)")->check(at_least(1));
   command->add_option("--repeats", options->repeats, "Timed runs, of which the median counts")
@@ -140,7 +156,8 @@ void add_bench(CLI::App& app, Action& action) {
       "Examples:\n"
       "  gau bench --workload W1 --json\n"
       "  gau bench --workload W1 --dtype bf16\n"
-      "  gau bench --workload E2 --lengths 4096,16384");
+      "  gau bench --workload E2 --lengths 4096,16384\n"
+      "  gau bench --workload E1 --model runs/cosine --data corpus.h5");
   command->callback([options, &action] { action = [options] { return bench(*options); }; });
 }
 
