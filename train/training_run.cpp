@@ -245,8 +245,11 @@ class TrainingRun {
     if (stopped) {
       log::info("stopped on request after step {}; continue with --resume", state_.step);
     } else {
-      log::info("done: {} steps in {}, training loss {:.3f}, best validation loss {:.3f} at step {}; {}", state_.step,
-                duration_text(seconds), loss_, state_.best_loss, state_.best_step, config_.train.output);
+      const std::string best = state_.best_step < 0
+                                   ? "no validation loss"
+                                   : fmt::format("best validation loss {:.3f} at step {}", state_.best_loss, state_.best_step);
+      log::info("done: {} steps in {}, training loss {:.3f}, {}; {}", state_.step, duration_text(seconds), loss_, best,
+                config_.train.output);
     }
     log::set_file("");
     return result;
