@@ -58,9 +58,12 @@ struct AttentionPlan {
   /// An upper bound of |q · k| over all pairs, or infinity when none is known (cosine attention knows it).
   double logit_bound = std::numeric_limits<double>::infinity();
 
-  /// Weights below skip / n of their row's largest (n columns) may be taken as 0, which leaves out at most `skip` of the largest
-  /// weight from a row. The default is what float32 cannot notice; 0 computes all.
-  double skip = 0x1p-24;
+  /// Weights below skip / n of their row's largest (n columns) may be taken as 0, which leaves out at most `skip` of the
+  /// largest weight from a row. 0 computes all.
+  double skip = default_skip(DType::kF32);
+
+  /// What a sum in this type cannot notice.
+  static constexpr double default_skip(DType dtype) { return dtype == DType::kF64 ? 0x1p-53 : 0x1p-24; }
 
   bool visible(std::int64_t i, std::int64_t j) const {
     if (mask_diagonal && i == j) return false;

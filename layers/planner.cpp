@@ -78,7 +78,7 @@ Tensor scaled(const std::vector<double>& factors, double base, const Shape& shap
 }  // namespace
 
 Planner::Planner(const ModelConfig& model, const Method& method, DType dtype)
-    : model_(model), method_(resolve(method, model)), dtype_(dtype) {
+    : model_(model), method_(resolve(method, model)), dtype_(dtype), skip_(AttentionPlan::default_skip(dtype)) {
   check(dtype == DType::kF32 || dtype == DType::kF64, ExitCode::kUsage, "rotary tables are f32 or f64, not {}", name_of(dtype));
 }
 

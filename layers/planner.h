@@ -49,7 +49,7 @@ class Planner {
   ModelConfig model_;
   Method method_;
   DType dtype_;
-  double skip_ = AttentionPlan{}.skip;
+  double skip_;
   std::map<std::array<std::int64_t, 3>, AttentionPlan> geometries_;  // by (windowed, length, nominal)
   std::vector<double> own_positions_;
   std::int64_t own_nominal_ = 0;

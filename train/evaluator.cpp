@@ -212,7 +212,7 @@ class Evaluator {
   EvalRow row_of(const Job& job, WorkClock& clock) {
     const auto begin = std::chrono::steady_clock::now();
     Planner planner(config_, *job.method, model_.dtype());
-    planner.set_skip(options_.skip);
+    if (options_.skip) planner.set_skip(*options_.skip);
     const ScoringTask task{model_, corpus_, *job.targets, job.windows, job.length, mask_mode(), options_.batch_tokens};
     const double per_window = window_operations(config_, job.length);
     const std::string name = fmt::format("{} {}", job.name, job.length);

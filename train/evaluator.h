@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,9 +41,9 @@ struct EvalOptions {
   std::int64_t stride = 0;            ///< distance between targets; 0: L_train
   std::int64_t train_length = 0;      ///< 0: the model's own
   std::uint64_t seed = 0;
-  std::int64_t batch_tokens = 8192;    ///< tokens of a forward pass (at least one window)
-  double skip = AttentionPlan{}.skip;  ///< see there: which keys attention may leave out
-  bool crop = true;                    ///< fixed-target: also the L_train windows
+  std::int64_t batch_tokens = 8192;  ///< tokens of a forward pass (at least one window)
+  std::optional<double> skip;        ///< AttentionPlan::skip; nothing: the default of the type
+  bool crop = true;                  ///< fixed-target: also the L_train windows
 };
 
 /// fixed-target and paper: L_train, then doubled while at least half of the documents that hold L_train tokens are long enough,

@@ -202,6 +202,12 @@ class Attention {
   Tensor far_;
 };
 
+// Products of few keys cost less than the rounding of their operands to bf16.
+DType value_products(Backend& backend, const AttentionBlock& block) {
+  constexpr std::int64_t kLeastWidth = 256;
+  return block.width < kLeastWidth ? DType::kF32 : backend.product_type();
+}
+
 // Lists the keys of the block that matter, when they are few enough for it to pay; counts both ways.
 template <class T>
 bool list_kept(const AttentionBlock& block, const AttentionPlan& plan, const T* weights, const std::vector<T>& thresholds,
@@ -218,6 +224,7 @@ void forward(Backend& backend, const AttentionInputs& in, const AttentionPlan& p
   Attention attention(backend, in, plan);
   std::vector<T> thresholds;
   for (const AttentionBlock& block : attention.geometry().blocks()) {
+    const ProductTypeScope products(backend, value_products(backend, block));
     attention.weigh<T>(block, thresholds, log_sum_exp.data<T>());
     Tensor weights = attention.weights();
     T* const all = weights.data<T>();
@@ -256,6 +263,7 @@ void backward(Backend& backend, const AttentionInputs& in, const AttentionPlan& 
   const std::int64_t queries = attention.geometry().queries(), columns = out.dim(2);
   std::vector<T> thresholds;
   for (const AttentionBlock& block : attention.geometry().blocks()) {
+    const ProductTypeScope products(backend, value_products(backend, block));
     attention.weigh<T>(block, thresholds, nullptr);
     Tensor weights = attention.weights();
     T* const all_weights = weights.data<T>();

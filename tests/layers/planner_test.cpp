@@ -198,5 +198,13 @@ TEST(Planner, RefusesLayersAndMasksThatAreNotThere) {
   EXPECT_THROW(Planner(model(), parse_method("rope"), DType::kBF16), Error);
 }
 
+TEST(Planner, LeavesOutOnlyWhatTheTypeCannotNotice) {
+  ModelConfig config;
+  config.vocab_size = 9;
+  config.attention.train_length = 64;
+  EXPECT_EQ(Planner(config, Method{}, DType::kF32).plan(0, {1, 8, {}, {}, 0}).skip, 0x1p-24);
+  EXPECT_EQ(Planner(config, Method{}, DType::kF64).plan(0, {1, 8, {}, {}, 0}).skip, 0x1p-53);
+}
+
 }  // namespace
 }  // namespace gau

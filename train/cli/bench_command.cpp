@@ -64,9 +64,9 @@ nlohmann::ordered_json to_json(const BenchResult& result) {
                               {"gemm_gflops", result.operations / result.gemm_seconds / 1e9},
                               {"skipped_share", result.skipped_share},
                               {"peak_rss_bytes", result.peak_rss_bytes}};
+  if (result.attention_seconds > 0) json["attention_seconds"] = result.attention_seconds;
   if (result.unskipped_seconds > 0) {
     json["unskipped_seconds"] = result.unskipped_seconds;
-    json["attention_seconds"] = result.attention_seconds;
     json["unskipped_attention_seconds"] = result.unskipped_attention_seconds;
   }
   for (const BenchPart& part : result.parts) json["parts"].push_back({{"name", part.name}, {"seconds", part.seconds}});

@@ -102,10 +102,10 @@ Protocol choose_protocol(const Options& options, const Corpus& corpus) {
   return protocol;
 }
 
-// off, exact (what float32 cannot notice), or a tolerance in (0, 1).
-double parse_skip(const std::string& text) {
+// off, exact (what a sum in the model's type cannot notice), or a tolerance in (0, 1).
+std::optional<double> parse_skip(const std::string& text) {
   if (text == "off") return 0;
-  if (text == "exact") return AttentionPlan{}.skip;
+  if (text == "exact") return std::nullopt;
   double tolerance = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tolerance);
   check(error == std::errc() && end == text.data() + text.size() && tolerance > 0 && tolerance < 1, ExitCode::kUsage,
@@ -189,7 +189,7 @@ void add_eval(CLI::App& app, Action& action) {
   command->add_option("--seed", options->seed, "Decides targets and resamples")->check(at_least(0))->capture_default_str();
   command
       ->add_option("--skip", options->skip,
-                   "Keys that attention leaves out: off, exact (below what float32 can notice), or a tolerance")
+                   "Keys that attention leaves out: off, exact (below what sums can notice), or a tolerance")
       ->capture_default_str();
   command->add_option("--dtype", options->dtype, "f32, bf16 or f64")
       ->check(CLI::IsMember({"f32", "bf16", "f64"}))
