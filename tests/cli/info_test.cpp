@@ -96,6 +96,22 @@ TEST_F(TinyRun, CorpusRunCheckpointAndModelAreTold) {
   EXPECT_EQ(info("run/config.toml")["parameters"], checkpoint["parameters"]);
 }
 
+// `gau eval RUN` needs no --data: the run says what it was trained on.
+TEST_F(TinyRun, EvaluationAndInspectionReadTheCorpusOfTheRun) {
+  for (const char* place : {"run", "run/checkpoints/latest/model.h5"}) {
+    const auto result = run_gau("eval --json --lengths 16 '" + directory_.file(place) + "'");
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(json::parse(result.out)["corpus"]["path"], corpus_);
+  }
+  const auto seen =
+      run_gau("inspect --quiet --lengths 16 '" + directory_.file("run") + "' --out '" + directory_.file("seen") + "'");
+  EXPECT_EQ(seen.code, 0) << seen.err;
+  std::filesystem::copy(directory_.path() / "run/checkpoints/latest/model.h5", directory_.path() / "alone.h5");
+  const auto alone = run_gau("eval --lengths 16 '" + directory_.file("alone.h5") + "'");
+  EXPECT_EQ(alone.code, 64);
+  EXPECT_THAT(alone.err, HasSubstr("give --data"));
+}
+
 TEST_F(TinyRun, AnInterruptedRunEndsWithTheSameBytes) {
   ASSERT_EQ(train("other").code, 0);
   std::filesystem::remove_all(directory_.path() / "other/checkpoints/step-6");

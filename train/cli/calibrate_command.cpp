@@ -10,6 +10,7 @@
 #include "framework/parallel.h"
 #include "train/calibrate.h"
 #include "train/cli/commands.h"
+#include "train/cli/run_corpus.h"
 #include "train/cli/validators.h"
 #include "train/config_values.h"
 #include "train/eval_corpus.h"
@@ -80,7 +81,7 @@ int run(Options options) {
   if (!options.split.empty()) wanted = parse_split(options.split);
   const std::string file = resolve_model_path(options.model);
   const LoadedModel loaded = load_model(file);
-  const Corpus corpus(options.data);
+  const Corpus corpus(corpus_or_run_corpus(options.data, options.model));
   check_vocabulary(loaded.model.config(), loaded.text, file, corpus.vocabulary().tokens(), corpus.path());
   const EvalCorpus documents = read_eval_corpus(corpus, choose_split(corpus, wanted));
   const auto reports = calibrate(loaded.model, documents.documents, corpus.path(), options.calibrate);
@@ -100,7 +101,7 @@ void add_calibrate(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("calibrate", "Fit the factors of the law `calibrated` and store them with the model");
   command->add_option("MODEL", options->model, "Run directory, checkpoint or model.h5")->required();
-  command->add_option("--data", options->data, "Corpus")->required();
+  command->add_option("--data", options->data, "Corpus [the one of the run]");
   command->add_option("--lengths", options->lengths, "Lengths, comma-separated, above the training length")->required();
   command->add_option("--split", options->split, "train, valid or test [test, else valid]");
   command->add_option("--position", options->calibrate.position, "Position method to fit for [the model's own]");

@@ -12,6 +12,7 @@
 #include "framework/log.h"
 #include "framework/parallel.h"
 #include "train/cli/commands.h"
+#include "train/cli/run_corpus.h"
 #include "train/cli/validators.h"
 #include "train/config_values.h"
 #include "train/eval_corpus.h"
@@ -148,7 +149,7 @@ int run(const Options& options) {
   if (!options.split.empty()) wanted = parse_split(options.split);
   const std::vector<std::string> labels = labels_of(options);
   const Precision precision(parse_dtype(options.dtype));
-  const Corpus corpus(options.data);
+  const Corpus corpus(corpus_or_run_corpus(options.data, options.models.front()));
   const EvalOptions eval = eval_options(options, choose_protocol(options, corpus));
   const EvalCorpus documents = read_eval_corpus(corpus, choose_split(corpus, wanted));
   std::vector<Evaluation> evaluations;
@@ -173,7 +174,7 @@ void add_eval(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("eval", "Perplexity and accuracy by length and method, with intervals");
   command->add_option("MODEL", options->models, "Run directories, checkpoints or model.h5 files")->required();
-  command->add_option("--data", options->data, "Corpus")->required();
+  command->add_option("--data", options->data, "Corpus [the one of the first model's run]");
   command->add_option("--label", options->labels, "Name of a model in tables and plots; once a model")->expected(1)->take_all();
   command->add_option("--split", options->split, "train, valid or test [test, else valid]");
   command->add_option("--lengths", options->lengths,

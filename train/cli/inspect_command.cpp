@@ -10,6 +10,7 @@
 #include "framework/log.h"
 #include "framework/parallel.h"
 #include "train/cli/commands.h"
+#include "train/cli/run_corpus.h"
 #include "train/cli/validators.h"
 #include "train/config_values.h"
 #include "train/eval_corpus.h"
@@ -86,7 +87,8 @@ std::vector<TokenWindow> windows_of_corpus(const Options& options, const LoadedM
 int run(Options options) {
   if (options.quiet) log::set_quiet(true);
   if (options.threads > 0) set_threads(options.threads);
-  check(options.data.empty() != options.text.empty(), ExitCode::kUsage, "inspect: give either --data FILE or --text STRING");
+  check(options.data.empty() || options.text.empty(), ExitCode::kUsage, "inspect: give either --data FILE or --text STRING");
+  if (options.text.empty()) options.data = corpus_or_run_corpus(options.data, options.model);
   options.inspect.lengths = lengths_of(options.lengths);
   options.inspect.seed = static_cast<std::uint64_t>(options.seed);
   const std::string file = resolve_model_path(options.model);
@@ -114,7 +116,7 @@ void add_inspect(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("inspect", "Attention entropy, reach and angles by method, length and layer");
   command->add_option("MODEL", options->model, "Run directory, checkpoint or model.h5")->required();
-  command->add_option("--data", options->data, "Corpus");
+  command->add_option("--data", options->data, "Corpus [the one of the run]");
   command->add_option("--text", options->text, "Text to look at, instead of a corpus");
   command->add_option("--split", options->split, "train, valid or test [test, else valid]");
   command->add_option("--lengths", options->lengths,
