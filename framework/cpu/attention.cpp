@@ -64,7 +64,6 @@ class Attention {
   const AttentionGeometry& geometry() const { return geometry_; }
   Tensor buffer() const { return Tensor::empty({geometry_.largest()}, in_.q_near.dtype()); }
   Tensor weights() const { return weights_; }
-  const std::vector<RegionInput>& regions() const { return regions_; }
 
   // Calls f(sequence, row, kind, position, index of the row in the block) for the block's rows, in parallel.
   template <class F>
