@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -57,7 +58,7 @@ void remove_abandoned(const std::string& target) {
   const std::string prefix = temporary_prefix(target);
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory_of(target), ignored)) {
-    if (is_abandoned(entry.path().filename().string(), prefix)) fs::remove(entry.path(), ignored);
+    if (is_abandoned(entry.path().filename().string(), prefix)) fs::remove_all(entry.path(), ignored);
   }
 }
 
@@ -74,12 +75,41 @@ std::string resolve(const std::string& path) {
   fail(ExitCode::kIo, "{}: {}: {}", path, what, std::strerror(number));
 }
 
+/// `path` without slashes at its end, symbolic links followed.
+std::string resolve_directory(const std::string& path) {
+  const std::size_t end = path.find_last_not_of('/');
+  check(end != std::string::npos, ExitCode::kIo, "{}: cannot be written; name another output", path);
+  const std::string plain = path.substr(0, end + 1);
+  std::error_code error;
+  const fs::file_status status = fs::status(plain, error);
+  if (status.type() == fs::file_type::not_found) return plain;
+  check(status.type() == fs::file_type::directory, ExitCode::kIo, "{}: cannot be written: not a directory; name another output",
+        plain);
+  return fs::canonical(plain).string();
+}
+
+/// A name beside `target` that no other writer has. Leavings of killed writers of the same target are removed.
+std::string temporary_name(const std::string& target) {
+  static std::atomic<unsigned> counter{0};
+  remove_abandoned(target);
+  return fmt::format("{}/{}{}.{}{}", directory_of(target), temporary_prefix(target), getpid(), counter++, kSuffix);
+}
+
+/// Swaps two names; on file systems that cannot, in steps. Returns an errno value, 0 for success.
+int swap_names(const std::string& fresh, const std::string& old) {
+  if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(), RENAME_EXCHANGE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  const std::string aside = temporary_name(old);
+  if (rename(old.c_str(), aside.c_str()) != 0) return errno;
+  if (rename(fresh.c_str(), old.c_str()) == 0) return rename(aside.c_str(), fresh.c_str()) == 0 ? 0 : errno;
+  const int number = errno;
+  rename(aside.c_str(), old.c_str());
+  return number;
+}
+
 }  // namespace
 
-TemporaryFile::TemporaryFile(const std::string& path) : target_(resolve(path)) {
-  static std::atomic<unsigned> counter{0};
-  remove_abandoned(target_);
-  name_ = fmt::format("{}/{}{}.{}{}", directory_of(target_), temporary_prefix(target_), getpid(), counter++, kSuffix);
+TemporaryFile::TemporaryFile(const std::string& path) : target_(resolve(path)), name_(temporary_name(target_)) {
   const int file = open(name_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
   if (file < 0) fail_errno(target_, "cannot be created", errno);
   close(file);
@@ -93,6 +123,24 @@ void TemporaryFile::publish() {
   sync_path(name_);
   if (rename(name_.c_str(), target_.c_str()) != 0) fail_errno(target_, "cannot be replaced", errno);
   published_ = true;
+  sync_path(directory_of(target_));
+}
+
+TemporaryDirectory::TemporaryDirectory(const std::string& path)
+    : target_(resolve_directory(path)), name_(temporary_name(target_)) {
+  if (mkdir(name_.c_str(), 0777) != 0) fail_errno(target_, "cannot be created", errno);
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  fs::remove_all(name_, ignored);
+}
+
+void TemporaryDirectory::publish(bool replace) {
+  sync_path(name_);
+  int number = rename(name_.c_str(), target_.c_str()) == 0 ? 0 : errno;
+  if (replace && (number == ENOTEMPTY || number == EEXIST)) number = swap_names(name_, target_);
+  if (number != 0) fail_errno(target_, "cannot be replaced", number);
   sync_path(directory_of(target_));
 }
 

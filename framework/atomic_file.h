@@ -1,4 +1,5 @@
-// Files that are there whole or not at all: written under a temporary name in the same directory, synced, renamed.
+// Files and directories that are there whole or not at all: written under a temporary name in the same directory, synced,
+// renamed.
 #pragma once
 
 #include <string>
@@ -27,6 +28,27 @@ class TemporaryFile {
   std::string target_;
   std::string name_;
   bool published_ = false;
+};
+
+/// A directory being made under a temporary name beside `path`, as TemporaryFile for a file. What is written into it must be
+/// synced by its writer (write_file and TemporaryFile do).
+class TemporaryDirectory {
+ public:
+  /// Makes the empty temporary directory. Throws Error(kIo) with path and errno text, also when `path` is no directory.
+  explicit TemporaryDirectory(const std::string& path);
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  /// Where to write.
+  const std::string& name() const { return name_; }
+  /// Gives it its name. An empty directory of that name makes room; one with contents is swapped for it and then removed when
+  /// `replace` is set, and an error otherwise. Throws Error(kIo) with path and errno text.
+  void publish(bool replace);
+
+ private:
+  std::string target_;
+  std::string name_;
 };
 
 /// Writes all of `bytes` to `path`, or throws Error(kIo) and leaves `path` as it was.

@@ -315,6 +315,37 @@ TEST_F(Hdf5, AtomicFileReplacesAndCleansUp) {
   EXPECT_EQ(files(), 2U);
 }
 
+TEST_F(Hdf5, ADirectoryIsThereWholeOrNotAtAll) {
+  const std::string target = path("made");
+  const auto make = [&](const std::string& text, bool replace) {
+    TemporaryDirectory directory(target + "/");
+    write_bytes(directory.name() + "/t", text);
+    directory.publish(replace);
+  };
+  { const TemporaryDirectory unpublished(target); }
+  EXPECT_EQ(files(), 0U);
+  make("first", false);
+  EXPECT_THAT(error_of(ExitCode::kIo, [&] { make("second", false); }), HasSubstr("made: cannot be replaced"));
+  EXPECT_EQ(read_bytes(target + "/t"), "first");
+  make("third", true);
+  EXPECT_EQ(read_bytes(target + "/t"), "third");
+  EXPECT_EQ(files(), 1U);
+  // The leavings of a killed writer go with the next one.
+  const pid_t child = fork();
+  if (child == 0) {
+    const TemporaryDirectory abandoned(target);
+    write_bytes(abandoned.name() + "/t", "half");
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(files(), 2U);
+  make("fourth", true);
+  EXPECT_EQ(files(), 1U);
+  write_bytes(path("file"), "x");
+  EXPECT_THAT(error_of(ExitCode::kIo, [&] { TemporaryDirectory directory(path("file")); }), HasSubstr("not a directory"));
+  EXPECT_THAT(error_of(ExitCode::kIo, [&] { TemporaryDirectory directory(path("none/made")); }), HasSubstr("No such file"));
+}
+
 TEST(Digest, KnownValuesAndPieces) {
   // The reference implementation's value for no bytes with seed 0.
   EXPECT_EQ(xxh64("", 0), 0xef46db3751d8e999ULL);
