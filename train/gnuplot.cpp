@@ -22,9 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A directory under the system's temporary one that goes away with the object.
-class TemporaryDirectory {
+class ScratchDirectory {
  public:
-  TemporaryDirectory() {
+  ScratchDirectory() {
     std::error_code error;
     std::string pattern = (fs::temp_directory_path(error) / "gau-plot-XXXXXX").string();
     check(!error && mkdtemp(pattern.data()) != nullptr, ExitCode::kIo,
@@ -32,12 +32,12 @@ class TemporaryDirectory {
           error ? error.message() : std::strerror(errno));
     path_ = pattern;
   }
-  ~TemporaryDirectory() {
+  ~ScratchDirectory() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
   }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
   std::string file(const char* name) const { return (path_ / name).string(); }
   const fs::path& path() const { return path_; }
 
@@ -53,7 +53,7 @@ std::string read_file(const std::string& path) {
 enum class Outcome { kDone, kMissing, kFailed };
 
 /// Runs a program inside the directory, without a shell; what it says goes to `output` there.
-Outcome run_program(const TemporaryDirectory& directory, std::vector<std::string> words, const char* output) {
+Outcome run_program(const ScratchDirectory& directory, std::vector<std::string> words, const char* output) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addchdir_np(&actions, directory.path().c_str());
@@ -87,7 +87,7 @@ std::string quoted(const std::string& text) {
 
 bool fonts_have(const std::set<char32_t>& characters) {
   if (characters.empty()) return true;
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   std::string charset = ":charset=";
   for (char32_t code : characters) charset += fmt::format("{:x} ", static_cast<std::uint32_t>(code));
   charset.pop_back();
@@ -96,7 +96,7 @@ bool fonts_have(const std::set<char32_t>& characters) {
 }
 
 bool run_gnuplot(const std::vector<ScriptFile>& files, const std::vector<PictureFile>& pictures) {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   // -d: without the user's own start-up files.
   std::vector<std::string> words{"gnuplot", "-d"};
   for (const ScriptFile& file : files) {
