@@ -15,229 +15,184 @@ namespace gau::cpu {
 
 namespace {
 
-constexpr std::int64_t kRowGrain = 4;  // rows of logits that one thread takes at a time
-
-// The block's part of a tensor [B, N, C] (rows `first` to `first + count` of each of its sequences) as a batch of matrices.
-MatrixView rows_of(const Tensor& x, const AttentionBlock& block, std::int64_t first, std::int64_t count, bool transposed) {
-  const std::int64_t columns = x.dim(2), stride = x.dim(1) * columns;
-  return {x,
-          transposed ? columns : count,
-          transposed ? count : columns,
-          columns,
-          transposed,
-          block.first_sequence * stride + first * columns,
-          block.sequences,
-          stride};
-}
-
-// `count` columns of the block's matrix of logits.
-MatrixView columns_of(const Tensor& s, const AttentionBlock& block, std::int64_t column, std::int64_t count, bool transposed) {
-  return {s,
-          transposed ? count : block.rows,
-          transposed ? block.rows : count,
-          block.width,
-          transposed,
-          column,
-          block.sequences,
-          block.rows * block.width};
-}
-
-struct RegionInput {
-  Region region;
-  const Tensor& q;
-  const Tensor& k;
-};
-
-class Attention {
- public:
-  Attention(Backend& backend, const AttentionInputs& in, const AttentionPlan& plan)
-      : backend_(backend), in_(in), plan_(plan), geometry_(in, plan) {
-    regions_.push_back({Region::kNear, in.q_near, in.k_near});
-    if (plan.has_far()) {
-      regions_.push_back({Region::kLeft, in.q_left, in.k_left});
-      regions_.push_back({Region::kRight, in.q_right, in.k_right});
-      far_ = buffer();
-    }
-    weights_ = buffer();
-  }
-
-  const AttentionGeometry& geometry() const { return geometry_; }
-  Tensor buffer() const { return Tensor::empty({geometry_.largest()}, in_.q_near.dtype()); }
-  Tensor weights() const { return weights_; }
-
-  // Calls f(sequence, row, kind, position, index of the row in the block) for the block's rows, in parallel.
-  template <class F>
-  void for_rows(const AttentionBlock& block, F&& f) const {
-    parallel_for(block.sequences * block.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t n = begin; n < end; ++n) {
-        const std::int64_t b = block.first_sequence + n / block.rows, r = block.first_row + n % block.rows;
-        f(b, r, geometry_.kind(b, r), geometry_.position(b, r), n);
-      }
-    });
-  }
-
-  // Fills weights() with the block's attention weights; ln Σ exp goes to log_sum_exp when it is given. A weight below its row's
-  // threshold may be taken as 0.
-  template <class T>
-  void weigh(const AttentionBlock& block, std::vector<T>& thresholds, T* log_sum_exp) {
-    thresholds.resize(static_cast<std::size_t>(block.sequences * block.rows));
-    // Logits decide by differences; at s = 128 a bf16 product is off by 1e-2. They cost a twelfth of the value products.
-    const ProductTypeScope exact(backend_, DType::kF32);
-    for (const RegionInput& region : regions_) logits_of<T>(block, region);
-    T* const all = weights_.data<T>();
-    for_rows(block, [&](std::int64_t b, std::int64_t r, RowKind kind, std::int64_t i, std::int64_t n) {
-      T* row = all + n * block.width;
-      T value = 0;
-      T largest = 1;
-      if (kind == RowKind::kTokens) {
-        if (plan_.has_distance_law()) scale_by_distance(block, plan_, i, true, row);
-        mask_row(block, plan_, geometry_.mask(b), i, row);
-        value = softmax_row(row, block.width, largest);
-      } else {
-        const T alike = kind == RowKind::kUniform ? T(1) / static_cast<T>(block.width) : T(0);
-        std::fill(row, row + block.width, alike);
-        if (kind == RowKind::kUniform) largest = alike;
-      }
-      thresholds[static_cast<std::size_t>(n)] = static_cast<T>(plan_.skip / static_cast<double>(block.width)) * largest;
-      if (log_sum_exp) log_sum_exp[b * geometry_.queries() + r] = value;
-    });
-  }
-
-  // Multiplies one row of the block by its dropout factors.
-  template <class T>
-  void drop(const AttentionBlock& block, const DropoutSpec& spec, std::int64_t b, std::int64_t i, T* row) const {
-    for (const KeyRange& range : block.keys) {
-      dropout_row(spec, spec.first_sample + static_cast<std::uint64_t>(b), i, range.first, range.count, row + range.column);
-    }
-  }
-
-  // dQ += dS K and dK += dSᵀ Q of every region, from the block's dS; `scratch` is of the size of a buffer.
-  template <class T>
-  void spread(const AttentionBlock& block, const Tensor& ds, const AttentionGradients& gradients, Tensor scratch) {
-    for (const RegionInput& region : regions_) {
-      const Tensor& dq = region.region == Region::kNear   ? gradients.q_near
-                         : region.region == Region::kLeft ? gradients.q_left
-                                                          : gradients.q_right;
-      const Tensor& dk = region.region == Region::kNear   ? gradients.k_near
-                         : region.region == Region::kLeft ? gradients.k_left
-                                                          : gradients.k_right;
-      const Tensor& part = plan_.has_far() ? scratch : ds;
-      for (const KeyRange& range : block.keys) {
-        const ColumnSpan span = region_span(block, range, region.region, plan_);
-        if (span.count == 0) continue;
-        if (plan_.has_far()) restrict_to<T>(block, span, region.region, ds, scratch);
-        backend_.gemm(columns_of(part, block, span.column, span.count, false),
-                      rows_of(region.k, block, span.first_key, span.count, false),
-                      rows_of(dq, block, block.first_row, block.rows, false), 1.0, true);
-        backend_.gemm(columns_of(part, block, span.column, span.count, true),
-                      rows_of(region.q, block, block.first_row, block.rows, false),
-                      rows_of(dk, block, span.first_key, span.count, false), 1.0, true);
-      }
-    }
-  }
-
- private:
-  // Logits of one region into weights_; far ones through a second buffer, of which only the region's pairs are taken.
-  template <class T>
-  void logits_of(const AttentionBlock& block, const RegionInput& region) {
-    const bool near = region.region == Region::kNear;
-    for (const KeyRange& range : block.keys) {
-      const ColumnSpan span = region_span(block, range, region.region, plan_);
-      if (span.count == 0) continue;
-      backend_.gemm(rows_of(region.q, block, block.first_row, block.rows, false),
-                    rows_of(region.k, block, span.first_key, span.count, true),
-                    columns_of(near ? weights_ : far_, block, span.column, span.count, false), 1.0, false);
-      if (near) continue;
-      const T* from = far_.data<T>();
-      T* to = weights_.data<T>();
-      for_rows(block, [&](std::int64_t, std::int64_t, RowKind, std::int64_t i, std::int64_t n) {
-        const auto [begin, end] = row_columns(span, region.region, i);
-        std::copy(from + n * block.width + begin, from + n * block.width + end, to + n * block.width + begin);
-      });
-    }
-  }
-
-  // Columns of the span that lie in the region for the query at position i.
-  std::pair<std::int64_t, std::int64_t> row_columns(const ColumnSpan& span, Region region, std::int64_t i) const {
-    std::int64_t begin = span.first_key, end = span.first_key + span.count;
-    switch (region) {
-      case Region::kNear:
-        begin = std::max(begin, i - plan_.near_limit + 1);
-        end = std::min(end, i + plan_.near_limit);
-        break;
-      case Region::kLeft:
-        end = std::min(end, i - plan_.near_limit + 1);
-        break;
-      case Region::kRight:
-        begin = std::max(begin, i + plan_.near_limit);
-        break;
-    }
-    begin = std::min(begin, span.first_key + span.count);
-    end = std::max(end, begin);
-    return {span.column + begin - span.first_key, span.column + end - span.first_key};
-  }
-
-  // scratch = ds on the region's pairs of the span, 0 on the span's others.
-  template <class T>
-  void restrict_to(const AttentionBlock& block, const ColumnSpan& span, Region region, const Tensor& ds, Tensor scratch) const {
-    const T* from = ds.data<T>();
-    T* to = scratch.data<T>();
-    for_rows(block, [&](std::int64_t, std::int64_t, RowKind, std::int64_t i, std::int64_t n) {
-      const auto [begin, end] = row_columns(span, region, i);
-      const T* in = from + n * block.width;
-      T* out = to + n * block.width;
-      std::fill(out + span.column, out + begin, T(0));
-      std::copy(in + begin, in + end, out + begin);
-      std::fill(out + end, out + span.column + span.count, T(0));
-    });
-  }
-
-  Backend& backend_;
-  const AttentionInputs& in_;
-  const AttentionPlan& plan_;
-  AttentionGeometry geometry_;
-  std::vector<RegionInput> regions_;
-  Tensor weights_;
-  Tensor far_;
-};
-
 // Products of few keys cost less than the rounding of their operands to bf16.
 DType value_products(Backend& backend, const AttentionBlock& block) {
   constexpr std::int64_t kLeastWidth = 256;
   return block.width < kLeastWidth ? DType::kF32 : backend.product_type();
 }
 
-// Lists the keys of the block that matter, when they are few enough for it to pay; counts both ways.
+// Whether the keys of the block that matter are worth a list.
 template <class T>
-bool list_kept(const AttentionBlock& block, const AttentionPlan& plan, const T* weights, const std::vector<T>& thresholds,
-               SparseBlock<T>& sparse) {
-  const std::int64_t strips = block.sequences * ((block.rows + kStripRows - 1) / kStripRows);
-  const bool few = plan.skip > 0 && block.width >= SparseBlock<T>::kLeastWidth && sparse.list(weights, thresholds);
-  count_attention(strips * block.width, few ? sparse.kept() : strips * block.width);
+bool may_skip(const AttentionBlock& block, const AttentionPlan& plan) {
+  return plan.skip > 0 && block.width >= SparseBlock<T>::kLeastWidth;
+}
+
+// The block's weights, and the list of the keys that matter where they are few enough for it to pay: then true, and the matrix
+// holds no more than the listed weights. Counts both ways.
+template <class T>
+bool weigh(Attention& attention, const AttentionBlock& block, Pieces<T>& pieces, SparseBlock<T>& sparse, T* log_sum_exp) {
+  const std::int64_t pairs = sparse.strips() * block.width;
+  const bool may = may_skip<T>(block, attention.plan());
+  attention.weigh<T>(block, may ? &pieces : nullptr, log_sum_exp);
+  const bool few = may && sparse.list(attention.weights().template data<T>(), pieces);
+  if (may && !few) attention.fill_zeros(block, pieces);
+  count_attention(pairs, few ? sparse.kept() : pairs);
   return few;
+}
+
+// factors[8 n + r] of the strip's rows and kept keys: dropout, 1 without.
+template <class T>
+void dropout_factors(const Attention& attention, const AttentionBlock& block, const DropoutSpec& dropout, const Strip<T>& strip,
+                     std::int64_t first, std::int64_t rows, std::vector<T>& factors) {
+  factors.assign(strip.size() * kStripRows, T(1));
+  if (!dropout.active()) return;
+  std::vector<T> row(static_cast<std::size_t>(block.width));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const AttentionRow at = attention.row(block, first + r);
+    if (at.kind == RowKind::kNothing) continue;
+    std::fill(row.begin(), row.end(), T(1));
+    attention.drop(block, dropout, at, row.data());
+    for (std::size_t n = 0; n < strip.size(); ++n) {
+      factors[Strip<T>::place(n, r)] = row[static_cast<std::size_t>(strip.columns[n])];
+    }
+  }
+}
+
+template <class T>
+void sparse_forward(Attention& attention, const AttentionBlock& block, const AttentionInputs& in, const DropoutSpec& dropout,
+                    SparseBlock<T>& sparse, Tensor out) {
+  const T* const all = attention.weights().template data<T>();
+  sparse.for_strips([&](Strip<T>& strip, std::int64_t first, std::int64_t rows) {
+    pick_weights(all + first * block.width, rows, block.width, strip);
+    if (!dropout.active()) return;
+    std::vector<T> factors;
+    dropout_factors(attention, block, dropout, strip, first, rows, factors);
+    for (std::size_t n = 0; n < factors.size(); ++n) strip.weights[n] *= factors[n];
+  });
+  sparse.weighted_sums(&Strip<T>::weights, in.v, out);
+}
+
+// slopes = A ⊙ (M ⊙ dA - rowsum(dO ⊙ O)) from dA, and weights = A ⊙ M.
+template <class T>
+void differentiate(const Attention& attention, const AttentionBlock& block, const DropoutSpec& dropout, const Tensor& out,
+                   const Tensor& dout, const SparseBlock<T>& sparse, Strip<T>& strip, std::int64_t first, std::int64_t rows) {
+  const AttentionPlan& plan = attention.plan();
+  const std::int64_t columns = out.dim(2);
+  std::vector<T> factors;
+  dropout_factors(attention, block, dropout, strip, first, rows, factors);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const AttentionRow at = attention.row(block, first + r);
+    const std::int64_t from = (at.sequence * out.dim(1) + at.row) * columns;
+    // Weights that are constant, not a softmax of logits, pass nothing to q and k.
+    const bool softmax = at.kind == RowKind::kTokens;
+    const T mean = softmax ? dot_row(dout.data<T>() + from, out.data<T>() + from, columns) : T(0);
+    for (std::size_t n = 0; n < strip.size(); ++n) {
+      const std::size_t place = Strip<T>::place(n, r);
+      T& slope = strip.slopes[place];
+      slope = softmax ? strip.weights[place] * (factors[place] * slope - mean) : T(0);
+      if (plan.has_distance_law()) {
+        slope *= static_cast<T>(
+            plan.distance_scale[static_cast<std::size_t>(std::abs(at.position - sparse.key_of(strip.columns[n])))]);
+      }
+      strip.weights[place] *= factors[place];
+    }
+  }
+}
+
+// region_slopes = the slopes of the region's pairs, 0 for the others.
+template <class T>
+void take_region(const Attention& attention, const AttentionBlock& block, Region region, const SparseBlock<T>& sparse,
+                 Strip<T>& strip, std::int64_t first, std::int64_t rows) {
+  strip.region_slopes.assign(strip.slopes.size(), T(0));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t i = attention.row(block, first + r).position;
+    for (std::size_t n = 0; n < strip.size(); ++n) {
+      const std::size_t place = Strip<T>::place(n, r);
+      if (attention.plan().region(i, sparse.key_of(strip.columns[n])) == region)
+        strip.region_slopes[place] = strip.slopes[place];
+    }
+  }
+}
+
+template <class T>
+void sparse_backward(Attention& attention, const AttentionBlock& block, const AttentionInputs& in, const DropoutSpec& dropout,
+                     const Tensor& out, const Tensor& dout, SparseBlock<T>& sparse, const AttentionGradients& gradients) {
+  const T* const all = attention.weights().template data<T>();
+  sparse.products(dout, in.v);
+  sparse.for_strips([&](Strip<T>& strip, std::int64_t first, std::int64_t rows) {
+    pick_weights(all + first * block.width, rows, block.width, strip);
+    differentiate(attention, block, dropout, out, dout, sparse, strip, first, rows);
+  });
+  sparse.spread_to(&Strip<T>::weights, dout, gradients.v);
+  for (const RegionInput& region : attention.regions()) {
+    const auto [dq, dk] = gradients_of(gradients, region.region);
+    auto slopes = &Strip<T>::slopes;
+    if (attention.plan().has_far()) {
+      slopes = &Strip<T>::region_slopes;
+      sparse.for_strips([&](Strip<T>& strip, std::int64_t first, std::int64_t rows) {
+        take_region(attention, block, region.region, sparse, strip, first, rows);
+      });
+    }
+    sparse.weighted_sums(slopes, region.k, dq);
+    sparse.spread_to(slopes, region.q, dk);
+  }
+}
+
+template <class T>
+void dense_backward(Backend& backend, Attention& attention, const AttentionBlock& block, const AttentionInputs& in,
+                    const DropoutSpec& dropout, const Tensor& out, const Tensor& dout, Tensor ds, Tensor scratch,
+                    const AttentionGradients& gradients) {
+  const AttentionPlan& plan = attention.plan();
+  Tensor weights = attention.weights();
+  const std::int64_t columns = out.dim(2);
+  for (const KeyRange& range : block.keys) {
+    backend.gemm(rows_of(dout, block, block.first_row, block.rows, false), rows_of(in.v, block, range.first, range.count, true),
+                 columns_of(ds, block, range.column, range.count, false), 1.0, false);
+  }
+  T* const all_weights = weights.data<T>();
+  T* const all_ds = ds.data<T>();
+  attention.for_rows(block, [&](const AttentionRow& at, std::int64_t n) {
+    T* a = all_weights + n * block.width;
+    T* d = all_ds + n * block.width;
+    if (at.kind == RowKind::kNothing) {
+      std::fill(d, d + block.width, T(0));
+      return;
+    }
+    const std::int64_t from = (at.sequence * out.dim(1) + at.row) * columns;
+    const T mean = dot_row(dout.data<T>() + from, out.data<T>() + from, columns);
+    if (dropout.active()) attention.drop(block, dropout, at, d);
+#pragma omp simd
+    for (std::int64_t j = 0; j < block.width; ++j) d[j] = a[j] * (d[j] - mean);
+    // Weights that are constant, not a softmax of logits, pass nothing to q and k.
+    if (at.kind == RowKind::kUniform) std::fill(d, d + block.width, T(0));
+    if (plan.has_distance_law()) scale_by_distance(block, plan, at.position, false, d);
+    if (dropout.active()) attention.drop(block, dropout, at, a);
+  });
+  for (const KeyRange& range : block.keys) {
+    backend.gemm(columns_of(weights, block, range.column, range.count, true),
+                 rows_of(dout, block, block.first_row, block.rows, false),
+                 rows_of(gradients.v, block, range.first, range.count, false), 1.0, true);
+  }
+  attention.spread<T>(block, ds, gradients, scratch);
 }
 
 template <class T>
 void forward(Backend& backend, const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout, Tensor out,
              Tensor log_sum_exp) {
   Attention attention(backend, in, plan);
-  std::vector<T> thresholds;
+  Pieces<T> pieces;
+  Tensor weights = attention.weights();
   for (const AttentionBlock& block : attention.geometry().blocks()) {
     const ProductTypeScope products(backend, value_products(backend, block));
-    attention.weigh<T>(block, thresholds, log_sum_exp.data<T>());
-    Tensor weights = attention.weights();
-    T* const all = weights.data<T>();
     SparseBlock<T> sparse(block);
-    const bool few = list_kept(block, plan, all, thresholds, sparse);
-    if (dropout.active()) {
-      attention.for_rows(block, [&](std::int64_t b, std::int64_t, RowKind kind, std::int64_t i, std::int64_t n) {
-        if (kind != RowKind::kNothing) attention.drop(block, dropout, b, i, all + n * block.width);
-      });
-    }
-    if (few) {
-      sparse.pick(all);
-      sparse.weighted_sums(in.v, out);
+    if (weigh(attention, block, pieces, sparse, log_sum_exp.data<T>())) {
+      sparse_forward(attention, block, in, dropout, sparse, out);
       continue;
+    }
+    if (dropout.active()) {
+      attention.for_rows(block, [&](const AttentionRow& at, std::int64_t n) {
+        if (at.kind != RowKind::kNothing) attention.drop(block, dropout, at, weights.data<T>() + n * block.width);
+      });
     }
     bool first = true;
     for (const KeyRange& range : block.keys) {
@@ -257,57 +212,17 @@ void backward(Backend& backend, const AttentionInputs& in, const AttentionPlan& 
                                  &gradients.k_right, &gradients.v}) {
     if (gradient->defined()) backend.fill(*gradient, 0);
   }
+  Pieces<T> pieces;
   Tensor ds = attention.buffer();
   Tensor scratch = plan.has_far() ? attention.buffer() : Tensor();
-  const std::int64_t queries = attention.geometry().queries(), columns = out.dim(2);
-  std::vector<T> thresholds;
   for (const AttentionBlock& block : attention.geometry().blocks()) {
     const ProductTypeScope products(backend, value_products(backend, block));
-    attention.weigh<T>(block, thresholds, nullptr);
-    Tensor weights = attention.weights();
-    T* const all_weights = weights.data<T>();
-    T* const all_ds = ds.data<T>();
     SparseBlock<T> sparse(block);
-    const bool few = list_kept(block, plan, all_weights, thresholds, sparse);
-    if (few) {
-      std::fill(all_ds, all_ds + block.sequences * block.rows * block.width, T(0));
-      sparse.products(dout, in.v, all_ds);
+    if (weigh<T>(attention, block, pieces, sparse, nullptr)) {
+      sparse_backward(attention, block, in, dropout, out, dout, sparse, gradients);
     } else {
-      for (const KeyRange& range : block.keys) {
-        backend.gemm(rows_of(dout, block, block.first_row, block.rows, false),
-                     rows_of(in.v, block, range.first, range.count, true),
-                     columns_of(ds, block, range.column, range.count, false), 1.0, false);
-      }
+      dense_backward<T>(backend, attention, block, in, dropout, out, dout, ds, scratch, gradients);
     }
-    attention.for_rows(block, [&](std::int64_t b, std::int64_t r, RowKind kind, std::int64_t i, std::int64_t n) {
-      T* a = all_weights + n * block.width;
-      T* d = all_ds + n * block.width;
-      if (kind == RowKind::kNothing) {
-        std::fill(d, d + block.width, T(0));
-        return;
-      }
-      const std::int64_t at = (b * queries + r) * columns;
-      const T mean = dot_row(dout.data<T>() + at, out.data<T>() + at, columns);
-      if (dropout.active()) attention.drop(block, dropout, b, i, d);
-      const T threshold = few ? thresholds[static_cast<std::size_t>(n)] : T(0);
-#pragma omp simd
-      for (std::int64_t j = 0; j < block.width; ++j) d[j] = a[j] >= threshold ? a[j] * (d[j] - mean) : T(0);
-      // Weights that are constant, not a softmax of logits, pass nothing to q and k.
-      if (kind == RowKind::kUniform) std::fill(d, d + block.width, T(0));
-      if (plan.has_distance_law()) scale_by_distance(block, plan, i, false, d);
-      if (dropout.active()) attention.drop(block, dropout, b, i, a);
-    });
-    if (few) {
-      sparse.pick(all_weights);
-      sparse.spread_to(dout, gradients.v);
-    } else {
-      for (const KeyRange& range : block.keys) {
-        backend.gemm(columns_of(weights, block, range.column, range.count, true),
-                     rows_of(dout, block, block.first_row, block.rows, false),
-                     rows_of(gradients.v, block, range.first, range.count, false), 1.0, true);
-      }
-    }
-    attention.spread<T>(block, ds, gradients, scratch);
   }
 }
 
@@ -316,16 +231,15 @@ void fill_weights(Backend& backend, const AttentionInputs& in, const AttentionPl
   Attention attention(backend, in, plan);
   const std::int64_t queries = attention.geometry().queries(), keys = attention.geometry().keys();
   backend.fill(weights, 0);
-  std::vector<T> thresholds;
   for (const AttentionBlock& block : attention.geometry().blocks()) {
-    attention.weigh<T>(block, thresholds, nullptr);
+    attention.weigh<T>(block, nullptr, nullptr);
     const Tensor block_weights = attention.weights();
     const T* from = block_weights.data<T>();
     T* to = weights.data<T>();
-    attention.for_rows(block, [&](std::int64_t b, std::int64_t r, RowKind, std::int64_t, std::int64_t n) {
+    attention.for_rows(block, [&](const AttentionRow& at, std::int64_t n) {
       for (const KeyRange& range : block.keys) {
         const T* row = from + n * block.width + range.column;
-        std::copy(row, row + range.count, to + (b * queries + r) * keys + range.first);
+        std::copy(row, row + range.count, to + (at.sequence * queries + at.row) * keys + range.first);
       }
     });
   }

@@ -1,9 +1,11 @@
 // One row of attention weights at a time: from logits to probabilities, and back.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 
 #include "framework/cpu/attention_blocks.h"
 #include "framework/cpu/vector_math.h"
@@ -66,6 +68,62 @@ T softmax_row(T* row, std::int64_t width, T& largest_weight) {
   const T inverse = 1 / sum;
 #pragma omp simd
   for (std::int64_t j = 0; j < width; ++j) row[j] *= inverse;
+  largest_weight = inverse;
+  return largest + std::log(sum);
+}
+
+/// Columns whose largest logit decides together whether any of them is worth an exponential.
+constexpr std::int64_t kPiece = 64;
+
+constexpr std::int64_t pieces_of(std::int64_t width) { return (width + kPiece - 1) / kPiece; }
+
+/// The largest logit of each piece, and of the row; NaN for the row when it has one.
+template <class T>
+T piece_maxima(const T* row, std::int64_t width, T* maxima) {
+  T largest = row[0];
+  int unordered = 0;
+  for (std::int64_t begin = 0; begin < width; begin += kPiece) {
+    const T* piece = row + begin;
+    const std::int64_t count = std::min(kPiece, width - begin);
+    T most = piece[0];
+#pragma omp simd reduction(max : most) reduction(| : unordered)
+    for (std::int64_t j = 0; j < count; ++j) {
+      most = std::max(most, piece[j]);
+      unordered |= piece[j] != piece[j];
+    }
+    maxima[begin / kPiece] = most;
+    largest = std::max(largest, most);
+  }
+  return unordered ? std::numeric_limits<T>::quiet_NaN() : largest;
+}
+
+/// softmax_row for long rows of which little matters: pieces whose weights are all below e^cut of the row's largest are left as
+/// they are and get active[piece] = 0, to be read as zeros; the others' sum is the row's. `maxima` is room for a number a
+/// piece.
+template <class T>
+T softmax_pieces(T* row, std::int64_t width, T cut, T* maxima, std::uint8_t* active, T& largest_weight) {
+  const T largest = piece_maxima(row, width, maxima);
+  T sum = 0;
+  for (std::int64_t begin = 0; begin < width; begin += kPiece) {
+    const std::int64_t p = begin / kPiece, count = std::min(kPiece, width - begin);
+    active[p] = !(maxima[p] < largest + cut);
+    if (!active[p]) continue;
+    T* piece = row + begin;
+    T part = 0;
+#pragma omp simd reduction(+ : part)
+    for (std::int64_t j = 0; j < count; ++j) {
+      piece[j] = vexp(piece[j] - largest);
+      part += piece[j];
+    }
+    sum += part;
+  }
+  const T inverse = 1 / sum;
+  for (std::int64_t begin = 0; begin < width; begin += kPiece) {
+    if (!active[begin / kPiece]) continue;
+    const std::int64_t count = std::min(kPiece, width - begin);
+#pragma omp simd
+    for (std::int64_t j = 0; j < count; ++j) row[begin + j] *= inverse;
+  }
   largest_weight = inverse;
   return largest + std::log(sum);
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/attention_counters.h"
-#include "framework/cpu/attention_blocks.h"
+#include "framework/cpu/attention_logits.h"
 #include "framework/cpu/sparse_rows.h"
 #include "framework/parallel.h"
 
@@ -20,15 +20,15 @@ class SparseBlock {
 
   explicit SparseBlock(const AttentionBlock& block) : block_(block), across_((block.rows + kStripRows - 1) / kStripRows) {}
 
-  /// Lists the kept keys of every strip; `thresholds` has one weight a row of the block. False when some strip keeps more than
-  /// half of the keys: dense products are then faster for the block.
-  bool list(const T* weights, const std::vector<T>& thresholds) {
-    strips_.resize(static_cast<std::size_t>(block_.sequences * across_));
+  /// Lists the kept keys of every strip. False when some strip keeps more than half of the keys: dense products are then faster
+  /// for the block.
+  bool list(T* weights, const Pieces<T>& pieces) {
+    strips_.resize(static_cast<std::size_t>(strips()));
     std::atomic<bool> sparse{true};
     for_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
       if (!sparse.load(std::memory_order_relaxed)) return;
-      if (!list_columns(weights + row * block_.width, rows, block_.width, block_.width, thresholds.data() + row,
-                        block_.width / 2, strip)) {
+      if (!list_columns(weights + row * block_.width, rows, block_.width, block_.width, pieces.thresholds.data() + row,
+                        pieces.active.data() + row * pieces.count, block_.width / 2, strip)) {
         sparse.store(false, std::memory_order_relaxed);
       }
     });
@@ -41,41 +41,43 @@ class SparseBlock {
     for (const Strip<T>& strip : strips_) sum += static_cast<std::int64_t>(strip.size());
     return sum;
   }
-  std::int64_t strips() const { return static_cast<std::int64_t>(strips_.size()); }
 
-  void pick(const T* matrix) {
-    for_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
-      pick_numbers(matrix + row * block_.width, rows, block_.width, strip);
-    });
+  std::int64_t strips() const { return block_.sequences * across_; }
+
+  /// The key at a column of the block's matrix.
+  std::int64_t key_of(std::int64_t column) const {
+    const KeyRange& range = column < block_.keys.back().column ? block_.keys.front() : block_.keys.back();
+    return range.first + column - range.column;
   }
 
-  /// out = numbers · v for the block's rows: v [B, L, E], out [B, R, E].
-  void weighted_sums(const Tensor& v, Tensor out) {
+  /// Rows of `out` [B, R, C] = numbers · x for the block's rows, x [B, L, C].
+  void weighted_sums(std::vector<T> Strip<T>::*numbers, const Tensor& x, Tensor out) {
     T* const to = out.data<T>();
-    const std::int64_t width = v.dim(2);
+    const std::int64_t width = x.dim(2);
     for_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
-      weighted_sum(strip, rows_of_keys(v.data<T>(), v, row), 0, width, rows, to + place(out, row), width);
+      weighted_sum(strip, (strip.*numbers).data(), rows_of_keys(x.data<T>(), x, row), 0, width, rows, to + place(out, row),
+                   width);
     });
   }
 
-  /// matrix[row][column] = in · v at the kept columns: in [B, R, E], v [B, L, E].
-  void products(const Tensor& in, const Tensor& v, T* matrix) {
+  /// The slopes become in · v: in [B, R, E], v [B, L, E].
+  void products(const Tensor& in, const Tensor& v) {
     const std::int64_t width = v.dim(2);
     for_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
-      dots(strip, rows_of_keys(v.data<T>(), v, row), width, rows, in.data<T>() + place(in, row), width,
-           matrix + row * block_.width, block_.width);
+      dots(strip, rows_of_keys(v.data<T>(), v, row), width, rows, in.data<T>() + place(in, row), width);
     });
   }
 
-  /// dv += numbersᵀ · in. Threads share the columns of dv out, so each of its elements is summed in the order of the strips.
-  void spread_to(const Tensor& in, Tensor dv) {
+  /// x += numbersᵀ · in. Threads share the columns of x out, so each of its elements is summed in the order of the strips.
+  void spread_to(std::vector<T> Strip<T>::*numbers, const Tensor& in, Tensor x) {
     constexpr std::int64_t kSlice = 96;
-    T* const to = dv.data<T>();
-    const std::int64_t width = dv.dim(2);
+    T* const to = x.data<T>();
+    const std::int64_t width = x.dim(2);
     parallel_for(width, kSlice, [&](std::int64_t begin, std::int64_t end) {
       for (std::size_t s = 0; s < strips_.size(); ++s) {
         const auto [row, rows] = extent(static_cast<std::int64_t>(s));
-        spread(strips_[s], rows_of_keys(to, dv, row), begin, end, rows, in.data<T>() + place(in, row), width);
+        spread(strips_[s], (strips_[s].*numbers).data(), rows_of_keys(to, x, row), begin, end, rows,
+               in.data<T>() + place(in, row), width);
       }
     });
   }
@@ -109,13 +111,8 @@ class SparseBlock {
   template <class P>
   auto rows_of_keys(P* data, const Tensor& x, std::int64_t row) const {
     P* const sequence = data + (block_.first_sequence + row / block_.rows) * x.dim(1) * x.dim(2);
-    const KeyRange& first = block_.keys.front();
-    const KeyRange& last = block_.keys.back();
     const std::int64_t columns = x.dim(2);
-    return [=](std::int64_t column) {
-      const KeyRange& range = column < last.column ? first : last;
-      return sequence + (range.first + column - range.column) * columns;
-    };
+    return [=, this](std::int64_t column) { return sequence + key_of(column) * columns; };
   }
 
   const AttentionBlock& block_;

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <vector>
 
+#include "framework/cpu/attention_rows.h"
+
 namespace gau::cpu {
 
 constexpr std::int64_t kStripRows = 8;
@@ -41,32 +43,42 @@ inline void store(T* to, const Wide<T>& value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-/// The kept keys of one strip, and a number for each of its rows and kept keys: that of row r and kept key n at numbers[8 n +
-/// r]; rows beyond the strip's end have 0.
+/// The kept keys of one strip, and numbers for each of its rows and kept keys: those of row r and kept key n stand at 8 n + r;
+/// rows beyond the strip's end have 0.
 template <class T>
 struct Strip {
   std::vector<std::int32_t> columns;  ///< of the block's matrix, ascending
-  std::vector<T> numbers;
+  std::vector<T> weights;             ///< attention weights, with dropout
+  std::vector<T> slopes;              ///< gradients of the logits
+  std::vector<T> region_slopes;       ///< of them, those of one region
 
   std::size_t size() const { return columns.size(); }
-  const T* at(std::size_t n) const { return numbers.data() + n * kStripRows; }
+  static std::size_t place(std::size_t key, std::int64_t row) { return key * kStripRows + static_cast<std::size_t>(row); }
 };
 
-/// Lists the columns where some row's weight is at least its threshold. `rows` ≤ 8 rows of `width`, `stride` apart. Returns
+/// Lists the columns where some row's weight is at least its threshold. `rows` ≤ 8 rows of `width`, `stride` apart; row r's
+/// piece p is all zeros unless active[r · pieces + p], and is written so where another row of the strip is active. Returns
 /// false as soon as more than `most` columns are kept.
 template <class T>
-bool list_columns(const T* weights, std::int64_t rows, std::int64_t stride, std::int64_t width, const T* thresholds,
-                  std::int64_t most, Strip<T>& strip) {
-  constexpr std::int64_t kPiece = 64;
+bool list_columns(T* weights, std::int64_t rows, std::int64_t stride, std::int64_t width, const T* thresholds,
+                  const std::uint8_t* active, std::int64_t most, Strip<T>& strip) {
+  const std::int64_t pieces = pieces_of(width);
   strip.columns.clear();
-  for (std::int64_t begin = 0; begin < width; begin += kPiece) {
-    const std::int64_t count = std::min(kPiece, width - begin);
+  for (std::int64_t p = 0; p < pieces; ++p) {
+    bool any = false;
+    for (std::int64_t r = 0; r < rows; ++r) any = any || active[r * pieces + p];
+    if (!any) continue;
+    const std::int64_t begin = p * kPiece, count = std::min(kPiece, width - begin);
     std::uint8_t keep[kPiece] = {};
     for (std::int64_t r = 0; r < rows; ++r) {
-      const T* row = weights + r * stride + begin;
+      T* row = weights + r * stride + begin;
+      if (!active[r * pieces + p]) {
+        std::fill(row, row + count, T(0));
+        continue;
+      }
       const T threshold = thresholds[r];
 #pragma omp simd
-      for (std::int64_t j = 0; j < count; ++j) keep[j] = static_cast<std::uint8_t>(keep[j] | (row[j] >= threshold));
+      for (std::int64_t j = 0; j < count; ++j) keep[j] = static_cast<std::uint8_t>(keep[j] | !(row[j] < threshold));
     }
     for (std::int64_t j = 0; j < count; ++j) {
       if (keep[j]) strip.columns.push_back(static_cast<std::int32_t>(begin + j));
@@ -76,27 +88,25 @@ bool list_columns(const T* weights, std::int64_t rows, std::int64_t stride, std:
   return true;
 }
 
-/// Takes the strip's numbers from a matrix at its columns.
+/// Takes the strip's weights from a matrix at its columns.
 template <class T>
-void pick_numbers(const T* matrix, std::int64_t rows, std::int64_t stride, Strip<T>& strip) {
-  strip.numbers.assign(strip.size() * kStripRows, T(0));
+void pick_weights(const T* matrix, std::int64_t rows, std::int64_t stride, Strip<T>& strip) {
+  strip.weights.assign(strip.size() * kStripRows, T(0));
   for (std::size_t n = 0; n < strip.size(); ++n) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      strip.numbers[n * kStripRows + static_cast<std::size_t>(r)] = matrix[r * stride + strip.columns[n]];
-    }
+    for (std::int64_t r = 0; r < rows; ++r) strip.weights[Strip<T>::place(n, r)] = matrix[r * stride + strip.columns[n]];
   }
 }
 
 namespace detail {
 
-// out[r][0 … N·lanes) = Σ_n weight[n][r] · source row n, for eight rows: 8 N accumulators in registers.
+// out[r][0 … N·lanes) = Σ_n numbers[n][r] · source row n, for eight rows: 8 N accumulators in registers.
 template <class T, int N, class RowOf>
-void weighted_sum_piece(const Strip<T>& strip, RowOf&& row_of, std::int64_t at, std::int64_t rows, T* out,
+void weighted_sum_piece(const Strip<T>& strip, const T* numbers, RowOf&& row_of, std::int64_t at, std::int64_t rows, T* out,
                         std::int64_t stride) {
   Wide<T> sum[kStripRows][N] = {};
   for (std::size_t n = 0; n < strip.size(); ++n) {
     const T* source = row_of(strip.columns[n]) + at;
-    const T* weight = strip.at(n);
+    const T* weight = numbers + n * kStripRows;
     Wide<T> value[N];
     for (int v = 0; v < N; ++v) load<T>(value[v], source + v * kLanes<T>);
 #pragma GCC unroll 8
@@ -110,16 +120,17 @@ void weighted_sum_piece(const Strip<T>& strip, RowOf&& row_of, std::int64_t at, 
   }
 }
 
-// target row n += Σ_r weight[n][r] · in[r], for N·lanes columns.
+// target row n += Σ_r numbers[n][r] · in[r], for N·lanes columns.
 template <class T, int N, class RowOf>
-void spread_piece(const Strip<T>& strip, RowOf&& row_of, std::int64_t at, std::int64_t rows, const T* in, std::int64_t stride) {
+void spread_piece(const Strip<T>& strip, const T* numbers, RowOf&& row_of, std::int64_t at, std::int64_t rows, const T* in,
+                  std::int64_t stride) {
   Wide<T> value[kStripRows][N] = {};
   for (std::int64_t r = 0; r < rows; ++r) {
     for (int v = 0; v < N; ++v) load<T>(value[r][v], in + r * stride + at + v * kLanes<T>);
   }
   for (std::size_t n = 0; n < strip.size(); ++n) {
     T* target = row_of(strip.columns[n]) + at;
-    const T* weight = strip.at(n);
+    const T* weight = numbers + n * kStripRows;
     Wide<T> sum[N];
     for (int v = 0; v < N; ++v) load<T>(sum[v], target + v * kLanes<T>);
 #pragma GCC unroll 8
@@ -133,49 +144,52 @@ void spread_piece(const Strip<T>& strip, RowOf&& row_of, std::int64_t at, std::i
 
 }  // namespace detail
 
-/// out[r] = Σ over kept keys of weight · row_of(column), for columns [begin, end) of the strip's `rows` output rows.
+/// out[r] = Σ over kept keys of number · row_of(column), for columns [begin, end) of the strip's `rows` output rows.
 template <class T, class RowOf>
-void weighted_sum(const Strip<T>& strip, RowOf&& row_of, std::int64_t begin, std::int64_t end, std::int64_t rows, T* out,
-                  std::int64_t stride) {
+void weighted_sum(const Strip<T>& strip, const T* numbers, RowOf&& row_of, std::int64_t begin, std::int64_t end,
+                  std::int64_t rows, T* out, std::int64_t stride) {
   std::int64_t at = begin;
-  for (; at + 3 * kLanes<T> <= end; at += 3 * kLanes<T>) detail::weighted_sum_piece<T, 3>(strip, row_of, at, rows, out, stride);
-  for (; at + kLanes<T> <= end; at += kLanes<T>) detail::weighted_sum_piece<T, 1>(strip, row_of, at, rows, out, stride);
+  for (; at + 3 * kLanes<T> <= end; at += 3 * kLanes<T>)
+    detail::weighted_sum_piece<T, 3>(strip, numbers, row_of, at, rows, out, stride);
+  for (; at + kLanes<T> <= end; at += kLanes<T>)
+    detail::weighted_sum_piece<T, 1>(strip, numbers, row_of, at, rows, out, stride);
   for (; at < end; ++at) {
     for (std::int64_t r = 0; r < rows; ++r) {
       T sum = 0;
       for (std::size_t n = 0; n < strip.size(); ++n) {
-        sum += strip.at(n)[r] * row_of(strip.columns[n])[at];
+        sum += numbers[Strip<T>::place(n, r)] * row_of(strip.columns[n])[at];
       }
       out[r * stride + at] = sum;
     }
   }
 }
 
-/// row_of(column) += Σ_r weight · in[r] for every kept key, on columns [begin, end).
+/// row_of(column) += Σ_r number · in[r] for every kept key, on columns [begin, end).
 template <class T, class RowOf>
-void spread(const Strip<T>& strip, RowOf&& row_of, std::int64_t begin, std::int64_t end, std::int64_t rows, const T* in,
-            std::int64_t stride) {
+void spread(const Strip<T>& strip, const T* numbers, RowOf&& row_of, std::int64_t begin, std::int64_t end, std::int64_t rows,
+            const T* in, std::int64_t stride) {
   std::int64_t at = begin;
-  for (; at + 3 * kLanes<T> <= end; at += 3 * kLanes<T>) detail::spread_piece<T, 3>(strip, row_of, at, rows, in, stride);
-  for (; at + kLanes<T> <= end; at += kLanes<T>) detail::spread_piece<T, 1>(strip, row_of, at, rows, in, stride);
+  for (; at + 3 * kLanes<T> <= end; at += 3 * kLanes<T>)
+    detail::spread_piece<T, 3>(strip, numbers, row_of, at, rows, in, stride);
+  for (; at + kLanes<T> <= end; at += kLanes<T>) detail::spread_piece<T, 1>(strip, numbers, row_of, at, rows, in, stride);
   for (; at < end; ++at) {
     for (std::size_t n = 0; n < strip.size(); ++n) {
       for (std::int64_t r = 0; r < rows; ++r) {
-        row_of(strip.columns[n])[at] += strip.at(n)[r] * in[r * stride + at];
+        row_of(strip.columns[n])[at] += numbers[Strip<T>::place(n, r)] * in[r * stride + at];
       }
     }
   }
 }
 
-/// matrix[r][column] = in[r] · row_of(column) over `width` elements, at the strip's columns.
+/// The strip's slopes become in[r] · row_of(column) over `width` elements; rows beyond its end have 0.
 template <class T, class RowOf>
-void dots(const Strip<T>& strip, RowOf&& row_of, std::int64_t width, std::int64_t rows, const T* in, std::int64_t in_stride,
-          T* matrix, std::int64_t stride) {
+void dots(Strip<T>& strip, RowOf&& row_of, std::int64_t width, std::int64_t rows, const T* in, std::int64_t in_stride) {
   const T* row[kStripRows];
   for (std::int64_t r = 0; r < kStripRows; ++r) row[r] = in + std::min(r, rows - 1) * in_stride;
   const std::int64_t whole = width / kLanes<T> * kLanes<T>;
-  for (const std::int32_t column : strip.columns) {
-    const T* key = row_of(column);
+  strip.slopes.assign(strip.size() * kStripRows, T(0));
+  for (std::size_t n = 0; n < strip.size(); ++n) {
+    const T* key = row_of(strip.columns[n]);
     Wide<T> sum[kStripRows] = {};
     for (std::int64_t at = 0; at < whole; at += kLanes<T>) {
       Wide<T> value, other;
@@ -190,7 +204,7 @@ void dots(const Strip<T>& strip, RowOf&& row_of, std::int64_t width, std::int64_
       T total = 0;
       for (std::int64_t lane = 0; lane < kLanes<T>; ++lane) total += sum[r][lane];
       for (std::int64_t at = whole; at < width; ++at) total += key[at] * row[r][at];
-      matrix[r * stride + column] = total;
+      strip.slopes[Strip<T>::place(n, r)] = total;
     }
   }
 }

@@ -38,10 +38,16 @@ struct Solution {
   Tensor out;
   AttentionGradients gradients;
   double skipped = 0;
-  std::vector<Tensor> all() const { return {out, gradients.q_near, gradients.k_near, gradients.v}; }
+  std::vector<Tensor> all() const {
+    std::vector<Tensor> tensors{out, gradients.q_near, gradients.k_near, gradients.v};
+    for (const Tensor& far : {gradients.q_left, gradients.k_left, gradients.q_right, gradients.k_right}) {
+      if (far.defined()) tensors.push_back(far);
+    }
+    return tensors;
+  }
 };
 
-Solution solve(const Problem& p, DType dtype, double skip) {
+AttentionInputs inputs_of(const Problem& p, DType dtype) {
   AttentionInputs in;
   in.q_near = normal({p.batch, p.queries, p.key_width}, dtype, 1, p.spread);
   in.k_near = normal({p.batch, p.keys, p.key_width}, dtype, 2, p.spread);
@@ -64,6 +70,11 @@ Solution solve(const Problem& p, DType dtype, double skip) {
     }
     in.rows = Tensor::from(rows, {p.batch, p.queries});
   }
+  return in;
+}
+
+Solution solve(const Problem& p, DType dtype, double skip) {
+  const AttentionInputs in = inputs_of(p, dtype);
   DropoutSpec dropout;
   dropout.rate = p.dropout;
   dropout.length = p.keys;
@@ -109,7 +120,7 @@ std::vector<std::pair<std::string, Problem>> problems() {
   full.batch = 2;
   full.queries = full.keys = 300;
   full.value_width = 50;
-  Problem padded = full, rows = full, dropped = full, sinks = full, far = full, wide = full;
+  Problem padded = full, rows = full, dropped = full, sinks = full, far = full, wide = full, law = full;
   padded.padding = true;
   rows.some_rows = true;
   rows.queries = 83;
@@ -118,8 +129,13 @@ std::vector<std::pair<std::string, Problem>> problems() {
   sinks.plan.sinks = 5;
   far.plan.near_limit = 40;
   wide.value_width = 112;
+  far.dropout = law.dropout = 0.2;
+  for (int distance = 0; distance < 300; ++distance) {
+    law.plan.distance_scale.push_back(1 + 0.1 * std::log1p(distance));
+    law.plan.distance_shift.push_back(-0.3 * std::log1p(distance));
+  }
   return {{"full", full},   {"padded", padded}, {"rows", rows}, {"dropout", dropped},
-          {"sinks", sinks}, {"far", far},       {"wide", wide}};
+          {"sinks", sinks}, {"far", far},       {"wide", wide}, {"law", law}};
 }
 
 TEST(SparseAttention, EqualsDenseInDoubleWithinItsBound) {
@@ -154,6 +170,19 @@ TEST(SparseAttention, EvenAttentionStaysDense) {
   Problem even = problems().front().second;
   even.spread = 0.1;
   EXPECT_EQ(solve(even, DType::kF32, 0x1p-24).skipped, 0);
+}
+
+TEST(SparseAttention, AKeyThatIsNotANumberIsNeverLeftOut) {
+  const Problem problem = problems().front().second;
+  AttentionInputs in = inputs_of(problem, DType::kF32);
+  // The first sequence's key 200 spoils every row of that sequence, however small its piece's other logits are.
+  in.k_near.data<float>()[200 * problem.key_width] = NAN;
+  Tensor out = Tensor::empty({problem.batch, problem.queries, problem.value_width}, DType::kF32);
+  Tensor log_sum_exp = Tensor::empty({problem.batch, problem.queries}, DType::kF32);
+  kernels::attention(in, problem.plan, {}, out, log_sum_exp);
+  const std::int64_t half = out.size() / 2;
+  for (std::int64_t i = 0; i < half; ++i) ASSERT_TRUE(std::isnan(out.at(i))) << i;
+  EXPECT_TRUE(std::isfinite(out.at(half)));
 }
 
 TEST(SparseAttention, SameBitsForAnyNumberOfThreads) {
