@@ -21,6 +21,9 @@ void add_calibrate(CLI::App& app, Action& action);
 void add_predict(CLI::App& app, Action& action);
 void add_fill(CLI::App& app, Action& action);
 void add_info(CLI::App& app, Action& action);
+void add_export(CLI::App& app, Action& action);
+void add_import(CLI::App& app, Action& action);
+void add_verify(CLI::App& app, Action& action);
 void add_gradcheck(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 

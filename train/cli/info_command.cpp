@@ -1,7 +1,6 @@
 // gau info: what a corpus, a checkpoint, a run, a model file or a configuration is.
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,7 +14,10 @@
 #include "train/cli/commands.h"
 #include "train/config.h"
 #include "train/config_file.h"
+#include "train/exchange.h"
+#include "train/file_kind.h"
 #include "train/model_io.h"
+#include "train/safetensors.h"
 
 namespace gau::cli {
 namespace {
@@ -27,6 +29,7 @@ constexpr const char* kExamples = R"(
 Examples:
   gau info corpus.h5
   gau info runs/first --json
+  gau info hf/model.safetensors
   gau info config.toml)";
 
 /// "96498432 (96.5 M)"
@@ -127,6 +130,43 @@ Json link_step(const fs::path& link) {
   return error ? Json(nullptr) : Json(target.filename().string());
 }
 
+Json optimizer_info(const std::string& path) {
+  const h5::Reader file(path);
+  const std::int64_t begin = file.int_attribute("/", "begin"), end = file.int_attribute("/", "end");
+  return {{"kind", "optimizer"},
+          {"parameters", end - begin},
+          {"begin", begin},
+          {"end", end},
+          {"digest", digest_text(file.digest())}};
+}
+
+/// Tensors of a safetensors file with their types and shapes.
+Json safetensors_info(const std::string& path) {
+  const safetensors::Reader file(path);
+  Json json{{"kind", "safetensors"}, {"bytes", file.bytes()}};
+  std::int64_t elements = 0;
+  Json tensors = Json::object();
+  for (const safetensors::Entry& entry : file.entries()) {
+    elements += entry.elements();
+    tensors[entry.name] = fmt::format("{} [{}]", entry.dtype, fmt::join(entry.shape, ", "));
+  }
+  json["elements"] = elements;
+  for (const auto& [key, value] : file.metadata()) json["metadata"][key] = value;
+  json["tensors"] = std::move(tensors);
+  return json;
+}
+
+Json exchange_info(const std::string& directory) {
+  const ExchangeImport read = import_model(directory);
+  const ModelConfig& config = read.loaded.model.config();
+  Json json{{"kind", "exchange"}, {"parameters", config.parameter_count()}, {"dtypes", read.dtypes}};
+  json["model"] = model_json(config);
+  json["tokenizer"] = read.loaded.text.vocabulary.empty() ? Json(nullptr) : Json(read.loaded.text.tokenizer);
+  json["notes"] = read.notes;
+  json["tensors"] = safetensors_info(directory + "/model.safetensors")["tensors"];
+  return json;
+}
+
 Json run_info(const std::string& directory) {
   const fs::path checkpoints = fs::path(directory) / "checkpoints";
   const fs::path newest = checkpoints / "latest";
@@ -149,35 +189,30 @@ Json config_info(const std::string& path) {
   return json;
 }
 
-bool is_hdf5(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string start(16, '\0');
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  // The seal of our own files begins with other bytes than HDF5's; both hold bytes that no text has.
-  return start.find_first_of(std::string("\0\x1a\x89", 3)) != std::string::npos;
-}
-
-Json file_info(const std::string& path) {
-  check(fs::is_regular_file(path), ExitCode::kData, "{}: is no regular file", path);
-  const bool named_hdf5 = path.ends_with(".h5") || path.ends_with(".hdf5");
-  if (!named_hdf5 && !is_hdf5(path)) return config_info(path);
-  bool corpus = false, model = false;
-  {
-    const h5::Reader file(path);
-    corpus = file.has("/tokens");
-    model = file.has("/parameters");
-  }
-  if (corpus) return corpus_info(path);
-  check(model, ExitCode::kData, "{}: is an HDF5 file, but neither a corpus nor a model", path);
-  return model_info(path);
-}
-
 Json info(const std::string& path) {
-  check(fs::exists(path), ExitCode::kIo, "{}: there is no such file or directory", path);
-  if (!fs::is_directory(path)) return file_info(path);
-  if (fs::exists(fs::path(path) / "manifest.json")) return checkpoint_info(path);
-  if (fs::exists(fs::path(path) / "checkpoints")) return run_info(path);
-  return model_info(resolve_model_path(path));
+  switch (kind_of(path)) {
+    case FileKind::kCorpus:
+      return corpus_info(path);
+    case FileKind::kModel:
+      return model_info(path);
+    case FileKind::kModelFolder:
+      return model_info(path + "/model.h5");
+    case FileKind::kOptimizer:
+      return optimizer_info(path);
+    case FileKind::kSafetensors:
+      return safetensors_info(path);
+    case FileKind::kRun:
+      return run_info(path);
+    case FileKind::kCheckpoint:
+      return checkpoint_info(path);
+    case FileKind::kExchange:
+      return exchange_info(path);
+    case FileKind::kConfig:
+      return config_info(path);
+    case FileKind::kHdf5:
+      break;
+  }
+  fail(ExitCode::kData, "{}: is an HDF5 file, but neither a corpus nor a model", path);
 }
 
 void print(const Json& json, const std::string& indent) {
@@ -215,7 +250,10 @@ int run_info_command(const InfoOptions& options) {
 void add_info(CLI::App& app, Action& action) {
   auto options = std::make_shared<InfoOptions>();
   CLI::App* command = app.add_subcommand("info", "Says what a corpus, checkpoint, run, model or configuration is");
-  command->add_option("FILE", options->path, "corpus.h5, model.h5, CONFIG.toml, a checkpoint or a run directory")->required();
+  command
+      ->add_option("FILE", options->path,
+                   "corpus.h5, model.h5, CONFIG.toml, a safetensors file, a checkpoint, a run or an exported directory")
+      ->required();
   command->add_flag("--json", options->json, "one JSON object on standard output");
   command->add_flag("--quiet", options->quiet, "no messages besides warnings");
   command->footer(kExamples);
