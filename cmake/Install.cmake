@@ -15,6 +15,9 @@ foreach(folder framework autograd layers data train)
 endforeach()
 
 install(TARGETS gau RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET gau_mpi)
+  list(APPEND gau_libraries gau_mpi)
+endif()
 install(TARGETS ${gau_libraries} gau_dnnl gau_hdf5 gau_xxhash gau_zstd EXPORT gau
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT gau NAMESPACE gau:: DESTINATION ${gau_package_dir} FILE gauTargets.cmake)

@@ -8,6 +8,7 @@ gau_build_packages=(
   libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
   libxxhash-dev        # digests
   zlib1g-dev libzstd-dev  # packed text
+  libopenmpi-dev openmpi-bin  # several ranks
 )
 
 # What the tests need besides.

@@ -11,7 +11,7 @@ set(fenced
     "oneapi/dnnl/" "^framework/cpu/gemm_onednn\\.cpp$"
     "hdf5\\.h" "^framework/hdf5_library\\.h$"
     "omp\\.h" "^framework/cpu/gemm_onednn\\.cpp$"
-    "mpi\\.h" "^train/[a-z_]*mpi[a-z_]*\\.(h|cpp)$|^framework/[a-z_]*mpi[a-z_]*\\.(h|cpp)$"
+    "mpi\\.h" "^framework/mpi/mpi\\.cpp$"
     "CLI/" "^train/cli/"
     "toml\\+\\+/" "^train/config_file\\.cpp$"
     "zlib\\.h" "^data/byte_source\\.cpp$"
