@@ -2,6 +2,8 @@
 #include "autograd/variable.h"
 
 #include <queue>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "framework/error.h"
@@ -141,7 +143,45 @@ std::vector<Node*> Node::run() {
   return woken;
 }
 
-void backward(const Variable& root, const std::function<void()>& after_op) {
+// How many inputs of the nodes below `root` each leaf with a buffer still is. A node that no gradient reaches never runs; its
+// leaves keep a count above zero and are told at the end.
+class Variable::OpenLeaves {
+ public:
+  OpenLeaves(const Node& root, const BackwardHooks& hooks) : hooks_(hooks) {
+    if (!hooks_.leaf_done) return;
+    std::vector<const Node*> stack{&root};
+    std::unordered_set<const Node*> seen{&root};
+    while (!stack.empty()) {
+      const Node* const node = stack.back();
+      stack.pop_back();
+      for (const auto& input : node->inputs) {
+        if (!input) continue;
+        if (input->has_buffer) ++uses_[input.get()];
+        if (input->producer && seen.insert(input->producer.get()).second) stack.push_back(input->producer.get());
+      }
+    }
+  }
+
+  // `node` has run.
+  void close(const Node& node) {
+    if (!hooks_.leaf_done) return;
+    for (const auto& input : node.inputs) {
+      if (!input || !input->has_buffer || --uses_.at(input.get()) > 0) continue;
+      uses_.erase(input.get());
+      hooks_.leaf_done(input->buffer);
+    }
+  }
+
+  void close_rest() {
+    for (const auto& [leaf, uses] : uses_) hooks_.leaf_done(leaf->buffer);
+  }
+
+ private:
+  const BackwardHooks& hooks_;
+  std::unordered_map<const State*, std::int64_t> uses_;
+};
+
+void backward(const Variable& root, const BackwardHooks& hooks) {
   check(root.defined() && root.value().size() == 1, ExitCode::kData, "backward: the root must have one element, not {}",
         root.defined() ? root.value().shape().str() : "none");
   std::shared_ptr<Node> first = root.state_->producer;
@@ -154,6 +194,7 @@ void backward(const Variable& root, const std::function<void()>& after_op) {
   // Nodes are kept alive by those that read them, hence shared pointers here.
   auto older = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->sequence < b->sequence; };
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(older)> heap(older);
+  Variable::OpenLeaves open(*first, hooks);
   first->queued = true;
   heap.push(std::move(first));
   while (!heap.empty()) {
@@ -169,10 +210,12 @@ void backward(const Variable& root, const std::function<void()>& after_op) {
         }
       }
     }
+    open.close(*node);
     node->backward = nullptr;
     node->inputs.clear();
-    if (after_op) after_op();
+    if (hooks.after_op) hooks.after_op();
   }
+  open.close_rest();
 }
 
 NoGrad::NoGrad() : before_(grad_mode) { grad_mode = false; }

@@ -24,6 +24,14 @@ using BackwardFunction = std::function<std::vector<Tensor>(std::span<const Tenso
 
 struct Node;
 
+/// What backward tells while it runs; either may be empty.
+struct BackwardHooks {
+  std::function<void()> after_op;  ///< after each node: communication makes progress there
+  /// The gradient buffer of a leaf that no node still to come adds to: it can be sent while backward goes on. Told once for
+  /// each leaf with a buffer, at the latest when backward is through.
+  std::function<void(const Tensor& gradient)> leaf_done;
+};
+
 class Variable {
  public:
   /// Undefined: stands for "absent" in optional inputs.
@@ -45,9 +53,10 @@ class Variable {
 
  private:
   friend std::vector<Variable> record(const char*, std::vector<Tensor>, std::vector<Variable>, BackwardFunction);
-  friend void backward(const Variable&, const std::function<void()>&);
+  friend void backward(const Variable&, const BackwardHooks&);
   friend struct Node;
   struct State;
+  class OpenLeaves;
   std::shared_ptr<State> state_;
 };
 
@@ -57,9 +66,8 @@ std::vector<Variable> record(const char* op, std::vector<Tensor> values, std::ve
 /// The same for an op with one output.
 Variable record(const char* op, Tensor value, std::vector<Variable> inputs, BackwardFunction backward);
 
-/// Adds d root / d leaf into every leaf's gradient. `root` has one element. `after_op` is called after each node (communication
-/// makes progress there).
-void backward(const Variable& root, const std::function<void()>& after_op = {});
+/// Adds d root / d leaf into every leaf's gradient. `root` has one element.
+void backward(const Variable& root, const BackwardHooks& hooks = {});
 
 /// While one lives, record() builds no graph in this thread.
 class NoGrad {
