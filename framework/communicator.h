@@ -140,6 +140,8 @@ class Communicator {
 
 /// A job of one process.
 std::unique_ptr<Communicator> single_rank();
+/// The same, for whoever needs a communicator and has none.
+Communicator& one_rank();
 
 /// The ranks that this process was started as one of: MPI's when a launcher started more than one, else a single one. Throws
 /// Error(kUsage) when a launcher started several and this build has no MPI. Call it once, from the main thread.

@@ -61,12 +61,17 @@ struct TrainConfig {
   std::int64_t threads = 0;  ///< 0: one a core
   std::int64_t eval_every = 100;
   std::int64_t save_every = 500;
+  double save_minutes = 0;  ///< 0: by steps alone
   std::int64_t keep = 2;
+  std::int64_t keep_best = 1;
   std::int64_t log_every = 10;
   bool log_entropy = false;  ///< metrics.jsonl tells the entropy of attention of each layer at validations
   std::string output = "runs/gau";
   ReduceOrder reduce = ReduceOrder::kTree;
   std::int64_t shards = 8;
+  std::int64_t bucket = 1 << 20;  ///< gradient elements that ranks exchange at a time
+  DType wire = DType::kF32;       ///< of gradients between ranks: f32 is the gradients' own type, bf16 halves the traffic
+  double timeout = 300;           ///< seconds that a rank waits for another one; 0: for ever
   bool zero = false;
   bool sequence_parallel = false;
 };

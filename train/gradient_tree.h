@@ -1,14 +1,16 @@
 // Sums the gradients of a step's virtual shards along one binary tree, whoever computes them.
 //
 // Floating-point sums depend on their order. With V shards (a power of two) added as ((0+1)+(2+3))+((4+5)+(6+7)), a rank that
-// holds a contiguous part of them holds a subtree, so any power-of-two number of ranks gives the same bits. Adding works like
-// counting in binary: level l holds the sum of 2^l shards until its twin arrives, so at most log2(V) buffers exist.
+// holds a contiguous part of them holds a subtree, so any power-of-two number of ranks gives the same bits
+// (gradient_exchange.h adds the rest of the tree). Adding works like counting in binary: level l holds the sum of 2^l shards
+// until its twin arrives, so at most log2(V) buffers exist. The last shard can be added in pieces, as backward finishes them.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "framework/tensor.h"
+#include "train/bucket_plan.h"
 
 namespace gau {
 
@@ -17,9 +19,12 @@ class GradientTree {
   /// `shards` is a power of two.
   explicit GradientTree(std::int64_t shards) : shards_(shards) {}
 
-  /// Adds the next shard's gradient, which lies in `gradient` and may be overwritten. After the last one `gradient` holds the
-  /// total.
+  /// Adds the gradient of the next shard, any but the last; it may be overwritten.
   void add(Tensor gradient);
+  /// These elements of `gradient`, which holds the last shard's, become the total of all shards.
+  void finish(Tensor gradient, Range elements);
+  /// Every element of the last shard was finished: the next shard is the first of another sum.
+  void reset() { added_ = 0; }
 
  private:
   std::int64_t shards_;

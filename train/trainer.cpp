@@ -1,12 +1,16 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <utility>
 
 #include "autograd/variable.h"
 #include "framework/error.h"
 #include "framework/kernels.h"
+#include "framework/log.h"
 #include "layers/method.h"
 #include "layers/planner.h"
 #include "train/precision.h"
@@ -42,6 +46,16 @@ LoaderOptions loader_options(const Config& config, bool fixed) {
   return options;
 }
 
+// What a rank updates: everything, or its slice of every bucket.
+std::vector<Range> owned_elements(const Config& config, const BucketPlan& buckets, int rank) {
+  std::vector<Range> owned;
+  if (!config.train.zero || buckets.ranks() == 1) return owned;
+  for (std::int64_t i = 0; i < buckets.buckets(); ++i) owned.push_back(buckets.slice(i, rank));
+  return owned;
+}
+
+DType wire_type(const Config& config, DType gradients) { return config.train.wire == DType::kBF16 ? DType::kBF16 : gradients; }
+
 }  // namespace
 
 void LossSums::add(const MaskedLoss& part, std::int64_t tokens_read) {
@@ -49,6 +63,13 @@ void LossSums::add(const MaskedLoss& part, std::int64_t tokens_read) {
   count += part.count;
   correct += part.correct;
   tokens += tokens_read;
+}
+
+void LossSums::add(const LossSums& part) {
+  loss += part.loss;
+  count += part.count;
+  correct += part.correct;
+  tokens += part.tokens;
 }
 
 double LossSums::mean_loss() const {
@@ -59,42 +80,55 @@ double LossSums::accuracy() const {
   return count ? static_cast<double>(correct) / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
 }
 
-Trainer::Trainer(const Config& config, const Corpus& corpus)
+ShardPlan ShardPlan::of(const TrainConfig& train, int rank, int ranks) {
+  const bool tree =
+      train.reduce == ReduceOrder::kTree && ranks <= train.shards && std::has_single_bit(static_cast<unsigned>(ranks));
+  if (!tree) return {ReduceOrder::kRank, ranks, rank, rank + 1};
+  const Range local = part_of(train.shards, rank, ranks);
+  return {ReduceOrder::kTree, train.shards, local.begin, local.end};
+}
+
+Trainer::Trainer(const Config& config, const Corpus& corpus, Communicator& ranks)
     : config_(config),
+      ranks_(ranks),
+      plan_(ShardPlan::of(config.train, ranks.rank(), ranks.size())),
       model_(model_config(config, corpus), storage_type(config.train.dtype)),
-      optimizer_(config.optim, model_.parameters()),
+      buckets_(model_.parameters().size(), config.train.bucket, ranks.size()),
+      optimizer_(config.optim, model_.parameters(), owned_elements(config, buckets_, ranks.rank())),
       planner_(model_.config(), Method{}, model_.dtype()),
       loader_(corpus, Split::kTrain, loader_options(config, false)),
-      tree_(config.train.shards) {
+      tree_(local_shards()),
+      exchange_(ranks, model_.parameters().gradients(), buckets_, plan_.order, wire_type(config, model_.dtype())) {
   if (corpus.tokens_of(Split::kValid) > 0) {
     validation_ = std::make_unique<Loader>(corpus, Split::kValid, loader_options(config, true));
+  }
+  if (plan_.order != config.train.reduce && ranks.rank() == 0) {
+    log::warn(
+        "{} ranks are no power of two up to [train] shards = {}: sums follow the order of ranks, equal to those of one rank "
+        "up to rounding alone",
+        ranks.size(), config.train.shards);
   }
 }
 
 Trainer::~Trainer() = default;
 
-Trainer::Shard Trainer::shard(std::int64_t index) const {
-  const std::int64_t batch = config_.data.batch, shards = config_.train.shards;
-  return {index * batch / shards, (index + 1) * batch / shards};
-}
-
 // Batches in the order in which accumulate() takes them: shard by shard, each shard's part of every micro-step.
 std::unique_ptr<Prefetcher> Trainer::prefetch_from(std::int64_t step) const {
-  std::int64_t index = 0, micro = -1;
+  std::int64_t index = plan_.first, micro = -1;
   const auto next = [this, step, index, micro]() mutable -> std::optional<BatchSpan> {
     for (;;) {
       if (++micro == config_.optim.accumulate) {
         micro = 0;
-        if (++index == config_.train.shards) {
-          index = 0;
+        if (++index == plan_.last) {
+          index = plan_.first;
           ++step;
         }
       }
       if (step >= config_.optim.steps) return std::nullopt;
-      const Shard part = shard(index);
-      if (part.begin == part.end) continue;
+      const Range part = shard(index);
+      if (part.size() == 0) continue;
       const std::int64_t first = (step * config_.optim.accumulate + micro) * config_.data.batch + part.begin;
-      return BatchSpan{static_cast<std::uint64_t>(first), part.end - part.begin};
+      return BatchSpan{static_cast<std::uint64_t>(first), part.size()};
     }
   };
   return std::make_unique<Prefetcher>(loader_, next, 4);
@@ -108,43 +142,97 @@ ModelInputs Trainer::inputs_of(const MaskedBatch& batch) {
   return inputs;
 }
 
-LossSums Trainer::accumulate(std::int64_t step) {
+// While the last shard's last backward runs: final gradients complete the sum of the local shards and set out.
+BackwardHooks Trainer::hooks() {
+  BackwardHooks hooks;
+  hooks.after_op = [this] { exchange_.progress(); };
+  hooks.leaf_done = [this](const Tensor& gradient) {
+    const auto& list = model_.parameters().list();
+    const auto at =
+        std::find_if(list.begin(), list.end(), [&](const Parameter& p) { return p.variable.grad().same_storage(gradient); });
+    if (at == list.end()) return;
+    const Range elements{at->offset, at->offset + gradient.size()};
+    tree_.finish(model_.parameters().gradients(), elements);
+    finished_[static_cast<std::size_t>(at - list.begin())] = 1;
+    exchange_.ready(elements);
+  };
+  return hooks;
+}
+
+// What no backward told of: everything, where a rank or its last micro-step had nothing to learn from.
+void Trainer::finish_rest() {
+  const auto& list = model_.parameters().list();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (finished_[i]) continue;
+    const Range elements{list[i].offset, list[i].offset + list[i].shape.size()};
+    tree_.finish(model_.parameters().gradients(), elements);
+    exchange_.ready(elements);
+  }
+  tree_.reset();
+  exchange_.finish();
+}
+
+LossSums Trainer::run_shard(Context context, std::int64_t index) {
+  const Range part = shard(index);
+  LossSums sums;
+  for (std::int64_t micro = 0; part.size() > 0 && micro < config_.optim.accumulate; ++micro) {
+    const std::optional<MaskedBatch> batch = prefetcher_->next();
+    check(batch.has_value(), ExitCode::kData, "training: the data ended at step {}", context.step + 1);
+    if (batch->masked == 0) {
+      sums.tokens += batch->tokens;
+      continue;
+    }
+    context.first_sample = static_cast<std::uint64_t>(micro * config_.data.batch + part.begin);
+    ModelInputs inputs = inputs_of(*batch);
+    inputs.positions = sample_positions(*planner_.method().position, loader_, *batch);
+    const MaskedLoss loss = model_.masked_loss(context, inputs, batch->labels, planner_);
+    const bool last = index + 1 == plan_.last && micro + 1 == config_.optim.accumulate;
+    backward(loss.sum, last ? hooks() : BackwardHooks{});
+    sums.add(loss, batch->tokens);
+  }
+  return sums;
+}
+
+std::vector<Trainer::ShardReport> Trainer::accumulate(std::int64_t step) {
   Context context;
   context.training = true;
   context.seed = static_cast<std::uint64_t>(config_.train.seed);
   context.step = static_cast<std::uint64_t>(step);
   context.cosine_scale = cosine_scale(config_.model.attention, config_.optim.steps, step);
-  LossSums sums;
-  for (std::int64_t s = 0; s < config_.train.shards; ++s) {
+  exchange_.begin(step);
+  finished_.assign(model_.parameters().list().size(), 0);
+  std::vector<ShardReport> reports;
+  for (std::int64_t s = plan_.first; s < plan_.last; ++s) {
     model_.parameters().zero_gradients();
-    const Shard part = shard(s);
-    for (std::int64_t micro = 0; part.begin < part.end && micro < config_.optim.accumulate; ++micro) {
-      const std::optional<MaskedBatch> batch = prefetcher_->next();
-      check(batch.has_value(), ExitCode::kData, "training: the data ended at step {}", step + 1);
-      if (batch->masked == 0) {
-        sums.tokens += batch->tokens;
-        continue;
-      }
-      context.first_sample = static_cast<std::uint64_t>(micro * config_.data.batch + part.begin);
-      ModelInputs inputs = inputs_of(*batch);
-      inputs.positions = sample_positions(*planner_.method().position, loader_, *batch);
-      const MaskedLoss loss = model_.masked_loss(context, inputs, batch->labels, planner_);
-      backward(loss.sum);
-      sums.add(loss, batch->tokens);
-    }
-    tree_.add(model_.parameters().gradients());
+    reports.push_back({run_shard(context, s)});
+    if (s + 1 < plan_.last) tree_.add(model_.parameters().gradients());
   }
-  return sums;
+  finish_rest();
+  return reports;
 }
 
-StepReport Trainer::step(std::int64_t step) {
+// By shard, of all ranks. Every rank has as many.
+std::vector<Trainer::ShardReport> Trainer::reports_of_all(std::vector<ShardReport> mine, std::int64_t step) {
+  std::vector<ShardReport> all(static_cast<std::size_t>(plan_.shards));
+  ranks_.all_gather({MessageKind::kControl, step}, std::as_bytes(std::span(std::as_const(mine))),
+                    std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
+StepReport Trainer::step(std::int64_t step, std::uint32_t flags) {
   if (step != next_step_) prefetcher_ = prefetch_from(step);
   next_step_ = step + 1;
 
   StepReport report;
   report.step = step;
   report.learning_rate = learning_rate(config_.optim, step);
-  report.sums = accumulate(step);
+  std::vector<ShardReport> mine = accumulate(step);
+  for (ShardReport& shard : mine) shard.flags = flags;
+  const std::vector<ShardReport> all = reports_of_all(std::move(mine), step);
+  for (const ShardReport& shard : all) {
+    report.sums.add(shard.sums);
+    report.flags |= shard.flags;
+  }
   if (report.sums.count == 0) {
     report.skipped = "no token was masked";
     return report;
@@ -152,34 +240,50 @@ StepReport Trainer::step(std::int64_t step) {
   const double tokens = static_cast<double>(report.sums.count);
   report.gradient_norm = gradient_norm(model_.parameters()) / tokens;
   if (!std::isfinite(report.gradient_norm) || !std::isfinite(report.sums.loss)) {
-    report.skipped = non_finite_reason();
+    report.skipped = non_finite_reason(all);
     report.non_finite = true;
     return report;
   }
-  optimizer_.apply(report.learning_rate, clip_factor(report.gradient_norm, config_.optim.clip) / tokens);
+  Optimizer::Share share;
+  if (config_.train.zero && ranks_.size() > 1)
+    share = [&](Tensor flat) { share_slices(ranks_, flat, buckets_, {MessageKind::kParameters, step}); };
+  optimizer_.apply(report.learning_rate, clip_factor(report.gradient_norm, config_.optim.clip) / tokens, share);
   return report;
 }
 
-std::string Trainer::non_finite_reason() const {
+std::string Trainer::non_finite_reason(const std::vector<ShardReport>& reports) const {
+  std::string reason = "the loss or the norm of the gradient is not finite";
   const std::int64_t at = kernels::first_non_finite(model_.parameters().gradients());
   for (const Parameter& parameter : model_.parameters().list()) {
     if (at >= parameter.offset && at < parameter.offset + parameter.shape.size()) {
-      return fmt::format("the gradient of {} is not finite at element {}", parameter.name, at - parameter.offset);
+      reason = fmt::format("the gradient of {} is not finite at element {}", parameter.name, at - parameter.offset);
     }
   }
-  return "the loss or the norm of the gradient is not finite";
+  const auto bad =
+      std::find_if(reports.begin(), reports.end(), [](const ShardReport& r) { return !std::isfinite(r.sums.loss); });
+  if (ranks_.size() == 1 || bad == reports.end()) return reason;
+  const auto rank = static_cast<int>((bad - reports.begin()) / local_shards());
+  return fmt::format("{}; so is the loss of {}", reason, ranks_.describe(rank));
 }
 
+LossSums Trainer::validate_batch(std::int64_t index, std::int64_t count) const {
+  const std::int64_t windows = validation_->windows();
+  const std::int64_t first = index * windows / count, next = (index + 1) * windows / count;
+  const MaskedBatch batch = validation_->batch(static_cast<std::uint64_t>(first), std::min(config_.data.batch, next - first));
+  LossSums sums;
+  if (batch.masked > 0) sums.add(model_.masked_loss({}, inputs_of(batch), batch.labels, planner_), batch.tokens);
+  return sums;
+}
+
+// Batches go to ranks in turn, and their sums are added in order on all of them.
 LossSums Trainer::validate(std::int64_t batches) const {
   NoGrad no_grad;
+  const std::int64_t count = std::min(batches, (validation_->windows() + config_.data.batch - 1) / config_.data.batch);
   LossSums sums;
-  const std::int64_t windows = validation_->windows();
-  const std::int64_t count = std::min(batches, (windows + config_.data.batch - 1) / config_.data.batch);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t first = i * windows / count, next = (i + 1) * windows / count;
-    const MaskedBatch batch = validation_->batch(static_cast<std::uint64_t>(first), std::min(config_.data.batch, next - first));
-    if (batch.masked == 0) continue;
-    sums.add(model_.masked_loss({}, inputs_of(batch), batch.labels, planner_), batch.tokens);
+  for (std::int64_t first = 0; first < count; first += ranks_.size()) {
+    LossSums mine;
+    if (first + ranks_.rank() < count) mine = validate_batch(first + ranks_.rank(), count);
+    for (const LossSums& part : ranks_.all_gather({MessageKind::kEvaluation, next_step_, first}, mine)) sums.add(part);
   }
   return sums;
 }

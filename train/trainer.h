@@ -3,6 +3,9 @@
 // A step: for each virtual shard, its sequences of every micro-step forward and backward; the shards' gradients summed along
 // one tree; one division by the number of masked tokens; clipping; the optimizer. Everything is a function of the
 // configuration, the corpus and the step's number.
+//
+// Several ranks take contiguous parts of the shards each and exchange gradients during the last shard's backward
+// (gradient_exchange.h). Every decision is made from reduced values, so all ranks make the same one.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +15,12 @@
 
 #include "data/corpus.h"
 #include "data/loader.h"
+#include "framework/communicator.h"
 #include "layers/model.h"
 #include "train/attention_stats.h"
+#include "train/bucket_plan.h"
 #include "train/config.h"
+#include "train/gradient_exchange.h"
 #include "train/gradient_tree.h"
 #include "train/optimizer.h"
 
@@ -28,6 +34,7 @@ struct LossSums {
   std::int64_t tokens = 0;  ///< tokens read, padding excluded
 
   void add(const MaskedLoss& part, std::int64_t tokens_read);
+  void add(const LossSums& part);
   double mean_loss() const;  ///< NaN without masked tokens
   double accuracy() const;
 };
@@ -39,20 +46,32 @@ struct StepReport {
   double gradient_norm = 0;  ///< of the mean gradient, before clipping
   std::string skipped;       ///< why the parameters were left alone; empty: they were not
   bool non_finite = false;
+  std::uint32_t flags = 0;  ///< those of all ranks
+};
+
+/// How a step's work is cut. Shards are numbered over all ranks; a rank has [first, last).
+struct ShardPlan {
+  ReduceOrder order = ReduceOrder::kTree;
+  std::int64_t shards = 1, first = 0, last = 1;
+
+  /// [train] shards in tree order where `ranks` is a power of two up to their number; else one shard a rank, added in the order
+  /// of ranks, which is equal up to rounding.
+  static ShardPlan of(const TrainConfig& train, int rank, int ranks);
 };
 
 class Trainer {
  public:
-  /// The model's vocabulary is the corpus's. `first_step` is the step() to begin with.
-  Trainer(const Config& config, const Corpus& corpus);
+  /// The model's vocabulary is the corpus's. `ranks` must outlive the trainer; all of them make one.
+  Trainer(const Config& config, const Corpus& corpus, Communicator& ranks = one_rank());
   ~Trainer();
 
   Model& model() { return model_; }
   Optimizer& optimizer() { return optimizer_; }
   std::int64_t parameters() const { return model_.parameters().size(); }
 
-  /// Runs optimizer step `step`; steps are taken in order, from the first one asked for.
-  StepReport step(std::int64_t step);
+  /// Runs optimizer step `step`; steps are taken in order, from the first one asked for. `flags` of all ranks are united in the
+  /// report: what one rank asks for reaches all in the same step. With several ranks all call, here and below.
+  StepReport step(std::int64_t step, std::uint32_t flags = 0);
 
   bool has_validation() const { return validation_ != nullptr; }
   /// The validation split with fixed masks and without dropout: at most `batches` batches, spread evenly over it.
@@ -66,17 +85,30 @@ class Trainer {
   double step_operations(std::int64_t masked) const;
 
  private:
-  struct Shard {
-    std::int64_t begin, end;  // sequences of a micro-step
+  /// Of a shard, as ranks tell each other; plain data.
+  struct ShardReport {
+    LossSums sums;
+    std::uint32_t flags = 0;
+    std::uint32_t padding = 0;
   };
-  Shard shard(std::int64_t index) const;
+  std::int64_t local_shards() const { return plan_.last - plan_.first; }
+  /// Sequences of a micro-step that belong to a shard.
+  Range shard(std::int64_t index) const { return part_of(config_.data.batch, index, plan_.shards); }
   std::unique_ptr<Prefetcher> prefetch_from(std::int64_t step) const;
-  LossSums accumulate(std::int64_t step);
+  std::vector<ShardReport> accumulate(std::int64_t step);
+  LossSums run_shard(Context context, std::int64_t index);
+  BackwardHooks hooks();
+  void finish_rest();
+  std::vector<ShardReport> reports_of_all(std::vector<ShardReport> mine, std::int64_t step);
   static ModelInputs inputs_of(const MaskedBatch& batch);
-  std::string non_finite_reason() const;
+  LossSums validate_batch(std::int64_t index, std::int64_t count) const;
+  std::string non_finite_reason(const std::vector<ShardReport>& reports) const;
 
   Config config_;
+  Communicator& ranks_;
+  ShardPlan plan_;
   Model model_;
+  BucketPlan buckets_;
   Optimizer optimizer_;
   mutable Planner planner_;
   Loader loader_;
@@ -84,6 +116,8 @@ class Trainer {
   std::unique_ptr<Prefetcher> prefetcher_;
   std::int64_t next_step_ = -1;
   GradientTree tree_;
+  GradientExchange exchange_;
+  std::vector<char> finished_;  ///< by parameter: its gradient is final in this step
 };
 
 }  // namespace gau

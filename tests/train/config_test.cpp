@@ -186,7 +186,7 @@ TEST(Config, AContradictionIsTheFaultOfWhoMadeIt) {
   EXPECT_EQ(file_error("[model]\nkey_size = 63\n").code(), ExitCode::kData);
   EXPECT_EQ(file_error("[train]\nshards = 6\n").code(), ExitCode::kData);
   EXPECT_EQ(file_error("[train]\ndtype = \"i32\"\n").code(), ExitCode::kData);
-  for (const char* key : {"zero = true", "sequence_parallel = true", "reduce = \"rank\""}) {
+  for (const char* key : {"sequence_parallel = true", "wire = \"f64\"", "wire = \"bf16\"\ndtype = \"f64\""}) {
     EXPECT_EQ(file_error(std::string("[train]\n") + key + "\n").code(), ExitCode::kData) << key;
   }
 }

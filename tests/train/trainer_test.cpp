@@ -46,10 +46,12 @@ TEST(GradientTree, AddsAlongOneBinaryTree) {
   GradientTree tree(8);
   for (int round = 0; round < 2; ++round) {
     Tensor gradient = Tensor::empty({1}, DType::kF32);
-    for (const float value : values) {
-      gradient.data<float>()[0] = value;
-      tree.add(gradient);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      gradient.data<float>()[0] = values[i];
+      if (i + 1 < values.size()) tree.add(gradient);
     }
+    tree.finish(gradient, {0, 1});
+    tree.reset();
     const float left = (values[0] + values[1]) + (values[2] + values[3]);
     const float right = (values[4] + values[5]) + (values[6] + values[7]);
     EXPECT_EQ(gradient.data<float>()[0], left + right) << "round " << round;
