@@ -159,6 +159,9 @@ void read_parameters(const Reader& file, Model& model) {
   }
 }
 
+/// Stands in vocab.txt for a token that no line can hold.
+std::string stand_in(std::int64_t id) { return fmt::format("[unused{}]", id); }
+
 /// Tokens of vocab.txt, those that no line can hold from config.json.
 std::vector<std::string> read_vocabulary(const fs::path& path, const ExchangeConfig& config) {
   std::error_code error;
@@ -170,7 +173,13 @@ std::vector<std::string> read_vocabulary(const fs::path& path, const ExchangeCon
         "{}: {} is on row {}, but pad_token_id of config.json is {}", path.string(), config.text.specials.pad,
         lines.special().pad, config.model.pad_id);
   std::vector<std::string> tokens = lines.tokens();
-  for (const auto& [id, token] : config.rows) tokens[static_cast<std::size_t>(id)] = token;
+  for (const auto& [id, token] : config.rows) {
+    std::string& line = tokens[static_cast<std::size_t>(id)];
+    check(line == stand_in(id), ExitCode::kData,
+          "{}: row {} is {}, but gau.rows of config.json has a token for it, so {} is expected", path.string(), id, shown(line),
+          stand_in(id));
+    line = token;
+  }
   return tokens;
 }
 
@@ -199,9 +208,6 @@ void read_text_settings(const fs::path& directory, const ExchangeOptions& option
   else
     check_tokenizer(config.text, path.string(), options);
 }
-
-/// Stands in vocab.txt for a token that no line can hold.
-std::string stand_in(std::int64_t id) { return fmt::format("[unused{}]", id); }
 
 std::string vocabulary_text(const std::vector<std::string>& tokens) {
   const auto beyond = rows_beyond_lines(tokens);

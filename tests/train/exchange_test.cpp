@@ -340,7 +340,9 @@ TEST_F(Exchange, TheVocabularyMustFit) {
   EXPECT_THAT(refusal(), HasSubstr("vocab.txt: has 8 lines for a model with 9 tokens"));
   write("vocab.txt", "[UNK]\n[PAD]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\n");
   EXPECT_THAT(refusal(), HasSubstr("[PAD] is on row 1, but pad_token_id"));
-  write("vocab.txt", "<pad>\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\n");
+  write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\n");
+  EXPECT_THAT(refusal(), HasSubstr("row 6 is \"b\", but gau.rows"));
+  write("vocab.txt", "<pad>\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n[unused6]\nc\nd\n");
   EXPECT_THAT(refusal(), HasSubstr("has no [PAD]"));
   EXPECT_EQ(import_model(directory_, {.specials = SpecialNames{.pad = "<pad>"}}).loaded.text.vocabulary[0], "<pad>");
   fs::remove(directory_ + "/vocab.txt");
