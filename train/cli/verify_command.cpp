@@ -35,12 +35,15 @@ Json to_json(const std::vector<Finding>& findings, bool ok) {
   return json;
 }
 
-/// What is wrong names its place itself.
+/// An error names the path itself, which the line has in front already.
 std::string line_of(const Finding& finding) {
   if (finding.ok()) return fmt::format("{}: ok: {}, {}", finding.path, finding.kind, finding.text);
-  const bool named = finding.text.starts_with(finding.path);
-  return fmt::format("{}: BAD: {}", finding.path,
-                     named ? finding.text.substr(std::min(finding.text.size(), finding.path.size() + 1)) : finding.text);
+  std::string text = finding.text;
+  if (text.starts_with(finding.path)) {
+    text.erase(0, finding.path.size());
+    text.erase(0, text.find_first_not_of(":/ "));
+  }
+  return fmt::format("{}: BAD: {}", finding.path, text);
 }
 
 int run(const Options& options) {
