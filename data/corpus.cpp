@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "framework/digest.h"
 #include "framework/error.h"
 
 namespace gau {
@@ -91,6 +92,26 @@ void Corpus::check_structure() const {
     check(info.shape.size() == 1 && static_cast<std::uint64_t>(info.size()) == offsets_.back(), ExitCode::kData,
           "{}: {} has {} elements, /offsets ends at {}; prepare the corpus again", file, dataset, info.size(), offsets_.back());
   }
+}
+
+std::uint64_t Corpus::digest() const {
+  if (reader_.sealed()) return reader_.digest();
+  Digest digest;
+  const auto add = [&](const auto& values) { digest.update(values.data(), values.size() * sizeof values[0]); };
+  constexpr std::int64_t kPiece = std::int64_t{1} << 22;
+  for (const char* dataset : {"/tokens", "/labels"}) {
+    if (!reader_.has(dataset)) continue;
+    for (std::int64_t first = 0; first < tokens(); first += kPiece)
+      add(reader_.read_range<std::int32_t>(dataset, first, std::min(kPiece, tokens() - first)));
+  }
+  add(offsets_);
+  add(splits_);
+  for (const std::string& token : vocabulary().tokens()) {
+    const std::uint64_t length = token.size();
+    digest.update(&length, sizeof length);
+    add(token);
+  }
+  return digest.value();
 }
 
 std::int64_t Corpus::document_length(std::int64_t document) const {

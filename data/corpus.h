@@ -37,8 +37,9 @@ class Corpus {
   explicit Corpus(const std::string& path);
 
   const std::string& path() const { return reader_.path(); }
-  /// Digest of the whole contents.
-  std::uint64_t digest() const { return reader_.digest(); }
+  /// Digest of the whole contents: the seal's, or for a file made elsewhere one over tokens, labels, offsets, splits and
+  /// vocabulary, for which it is read.
+  std::uint64_t digest() const;
 
   std::int64_t documents() const { return static_cast<std::int64_t>(splits_.size()); }
   std::int64_t document_length(std::int64_t document) const;

@@ -1,20 +1,17 @@
-// Checkpoints of a run: directories that are there whole or not at all.
+// A checkpoint: a directory with all that a run needs to go on as if it had never stopped.
 //
-//   RUN/checkpoints/step-120/manifest.json    sizes and digests of the files, tensor ranges, configuration, training state
-//                           model.h5          parameters (model_io.h)
-//                           optimizer-0.h5 …  moments, cut into as many parts as the step has virtual shards
-//   RUN/checkpoints/latest, best              symbolic links to one of them: every path through them works in any program
+//   manifest.json    sizes and digests of the files, tensor ranges, configuration, digest of the corpus, training state
+//   model.h5         parameters (model_io.h)
+//   optimizer-0.h5 … moments, cut into as many parts as the step has virtual shards
 //
-// A checkpoint is written under a temporary name, synced and renamed; the links move after it, `latest` last. It holds no path,
-// host, time, thread or rank count, so equal states give equal bytes.
+// It holds no path, host, time, thread or rank count, so equal states give equal bytes. Writing is a function of a snapshot
+// alone: it may run on any thread while the run goes on. Where checkpoints lie and when one counts: checkpoint_store.h.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "train/config.h"
 #include "train/model_io.h"
@@ -22,23 +19,45 @@
 
 namespace gau {
 
-/// Where a run stands, between two optimizer steps. Integers and one loss: there is no state of a generator to keep.
+/// Where a run stands, between two optimizer steps. Integers and losses: there is no state of a generator to keep.
 struct TrainState {
   std::int64_t step = 0;                                       ///< optimizer steps done, skipped ones included
   std::uint64_t cursor = 0;                                    ///< samples consumed, over all ranks
   double best_loss = std::numeric_limits<double>::infinity();  ///< smallest validation loss so far
   std::int64_t best_step = -1;                                 ///< the step it was seen at; -1: never
   std::int64_t skipped = 0;  ///< steps without effect: no masked token, or gradients that are not finite
+  /// Validation loss after this very step; NaN when none was made. Not part of the digest, since it follows from the rest.
+  double validation_loss = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// xxh64 over parameters, moments and training state, nothing else: equal states have equal digests.
-std::uint64_t state_digest(const Model& model, const Optimizer& optimizer, const TrainState& state);
+/// The changing part of a run, all of it.
+struct Snapshot {
+  Tensor values, first, second;  ///< parameters and their moments, [parameters] each
+  std::int64_t updates = 0;      ///< of the optimizer
+  TrainState state;
+
+  /// Shares the tensors of the run: good until its next step.
+  static Snapshot of(const Model& model, const Optimizer& optimizer, const TrainState& state);
+  /// Copies everything into `buffer`, whose memory is used again when it has the right sizes.
+  void copy_to(Snapshot& buffer) const;
+  /// xxh64 over parameters, moments and training state, nothing else: equal states have equal digests.
+  std::uint64_t digest() const;
+};
+
+/// What stays the same over a run and is written into each of its checkpoints. Refers to objects that must outlive it.
+struct RunFacts {
+  const Model& model;  ///< its configuration and layout; its values are never read
+  const Config& config;
+  const Tokenization& text;
+  std::uint64_t corpus = 0;  ///< Corpus::digest()
+};
 
 /// What manifest.json says.
 struct Manifest {
   std::string directory;
   TrainState state;
-  std::uint64_t digest = 0;  ///< state_digest
+  std::uint64_t digest = 0;  ///< Snapshot::digest
+  std::uint64_t corpus = 0;  ///< of the corpus it was trained on
   std::int64_t updates = 0;  ///< of the optimizer
   std::int64_t parameters = 0;
   std::int64_t parts = 0;                     ///< optimizer files
@@ -46,41 +65,19 @@ struct Manifest {
   std::map<std::string, std::string> config;  ///< config_values(…, portable)
 };
 
-/// Reads manifest.json and checks that it is whole and that every file it names has the size and digest it states. Throws
-/// Error(kData) naming the first that differs, Error(kIo) when something cannot be read.
+/// Makes `directory` and writes a whole checkpoint into it, everything synced. Returns the snapshot's digest. Throws Error(kIo)
+/// with path and errno text; the caller removes what is then there.
+std::uint64_t write_checkpoint(const std::string& directory, const RunFacts& facts, const Snapshot& snapshot);
+
+/// Reads manifest.json and checks that it is whole, without a look at the other files. Throws as verify_checkpoint.
+Manifest read_manifest(const std::string& directory);
+
+/// read_manifest(), and every file it names has the size and digest it states. Throws Error(kData) naming the first that
+/// differs, Error(kIo) when something cannot be read.
 Manifest verify_checkpoint(const std::string& directory);
 
-/// Verifies a checkpoint, then restores model, optimizer and state from it; the restored state must have the manifest's digest.
-void load_checkpoint(const std::string& directory, Model& model, Optimizer& optimizer, TrainState& state);
-
-/// The checkpoints of one run.
-class CheckpointStore {
- public:
-  /// `run` is the run directory; `keep` newest checkpoints survive, besides the best.
-  CheckpointStore(const std::string& run, std::int64_t keep);
-
-  /// Publishes step-N for state.step, moves `best` to it when asked, then `latest`, then removes old ones. Returns the state's
-  /// digest. Throws Error(kIo) with path and errno text; what was there before is then still there.
-  std::uint64_t save(const Model& model, const Optimizer& optimizer, const TrainState& state, const Config& config,
-                     const Tokenization& text, bool best) const;
-
-  /// Directory of the newest checkpoint that verifies, with a warning for each newer one that does not; nothing when there is
-  /// no checkpoint. Throws Error(kData) when there are checkpoints and none verifies.
-  std::optional<std::string> newest() const;
-
-  /// Steps that have a directory here, ascending.
-  std::vector<std::int64_t> steps() const;
-  std::string directory_of(std::int64_t step) const;
-
- private:
-  void remove_leftovers() const;
-  void publish(const std::string& temporary, std::int64_t step) const;
-  void link(const std::string& name, std::int64_t step) const;
-  void prune(std::int64_t newest) const;
-  void remove(std::int64_t step) const;
-
-  std::string directory_;
-  std::int64_t keep_;
-};
+/// Restores model, optimizer and state from a checkpoint that verify_checkpoint() has passed; the restored state must have the
+/// manifest's digest.
+void load_checkpoint(const Manifest& verified, Model& model, Optimizer& optimizer, TrainState& state);
 
 }  // namespace gau

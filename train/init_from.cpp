@@ -8,29 +8,25 @@
 
 namespace gau {
 
-namespace {
-
-void check_vocabulary(const std::string& path, const Tokenization& source, const Tokenization& text) {
-  if (source.vocabulary.empty()) {
-    log::warn("{} holds no vocabulary: taking it on trust that its ids mean the same as the corpus's", path);
+void check_vocabulary(const std::string& where, const Tokenization& model, const Tokenization& corpus) {
+  if (model.vocabulary.empty()) {
+    log::warn("{}: holds no vocabulary: taking it on trust that its ids mean the same as the corpus's", where);
     return;
   }
   const auto [theirs, ours] =
-      std::mismatch(source.vocabulary.begin(), source.vocabulary.end(), text.vocabulary.begin(), text.vocabulary.end());
-  if (theirs == source.vocabulary.end() && ours == text.vocabulary.end()) return;
-  const auto row = theirs - source.vocabulary.begin();
-  fail(ExitCode::kData,
-       "--init-from {}: another vocabulary ({} entries against the corpus's {}, first different at row {}); prepare the corpus "
-       "with --vocab from that model",
-       path, source.vocabulary.size(), text.vocabulary.size(), row);
+      std::mismatch(model.vocabulary.begin(), model.vocabulary.end(), corpus.vocabulary.begin(), corpus.vocabulary.end());
+  if (theirs == model.vocabulary.end() && ours == corpus.vocabulary.end()) return;
+  fail(
+      ExitCode::kData,
+      "{}: another vocabulary ({} entries against the corpus's {}, first different at row {}); prepare the corpus with --vocab "
+      "from that model",
+      where, model.vocabulary.size(), corpus.vocabulary.size(), theirs - model.vocabulary.begin());
 }
-
-}  // namespace
 
 void init_from(const std::string& source, const Tokenization& text, Model& model) {
   const std::string path = resolve_model_path(source);
   const LoadedModel loaded = load_model(path, model.dtype());
-  check_vocabulary(path, loaded.text, text);
+  check_vocabulary("--init-from " + path, loaded.text, text);
   const ModelConfig& theirs = loaded.model.config();
   check(theirs.layers >= model.config().layers, ExitCode::kData,
         "--init-from {}: it has {} layers, fewer than [model] layers = {}", path, theirs.layers, model.config().layers);

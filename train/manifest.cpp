@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kFormat = 1;
+constexpr std::int64_t kFormat = 2;
 constexpr const char* kSeal = "manifest_digest";
 
 std::uint64_t parse_digest(const std::string& text) {
@@ -33,13 +33,16 @@ std::string seal_of(const Json& json) {
   return digest_text(xxh64(text.data(), text.size()));
 }
 
+Json loss_json(double loss) { return std::isfinite(loss) ? Json(loss) : Json(nullptr); }
+
 Json state_json(const TrainState& state) {
   Json json;
   json["step"] = state.step;
   json["cursor"] = state.cursor;
-  json["best_loss"] = std::isfinite(state.best_loss) ? Json(state.best_loss) : Json(nullptr);
+  json["best_loss"] = loss_json(state.best_loss);
   json["best_step"] = state.best_step;
   json["skipped"] = state.skipped;
+  json["validation_loss"] = loss_json(state.validation_loss);
   return json;
 }
 
@@ -50,6 +53,7 @@ TrainState state_of(const Json& json) {
   if (!json.at("best_loss").is_null()) json.at("best_loss").get_to(state.best_loss);
   json.at("best_step").get_to(state.best_step);
   json.at("skipped").get_to(state.skipped);
+  if (!json.at("validation_loss").is_null()) json.at("validation_loss").get_to(state.validation_loss);
   return state;
 }
 
@@ -64,10 +68,12 @@ Json tensors_json(const FlatParameters& parameters) {
 }
 
 Manifest manifest_of(const Json& json, std::vector<ManifestFile>& files) {
-  check(json.at("format") == kFormat, ExitCode::kData, "format {} is not known here", json.at("format").dump());
+  check(json.at("format") == kFormat, ExitCode::kData, "format {} of checkpoints, known is {}; use the program that wrote it",
+        json.at("format").dump(), kFormat);
   Manifest manifest;
   manifest.state = state_of(json.at("state"));
   manifest.digest = parse_digest(json.at("digest"));
+  manifest.corpus = parse_digest(json.at("corpus"));
   json.at("updates").get_to(manifest.updates);
   json.at("parameters").get_to(manifest.parameters);
   json.at("parts").get_to(manifest.parts);
@@ -85,6 +91,7 @@ std::string manifest_text(const Manifest& manifest, const std::vector<ManifestFi
   json["format"] = kFormat;
   json["state"] = state_json(manifest.state);
   json["digest"] = digest_text(manifest.digest);
+  json["corpus"] = digest_text(manifest.corpus);
   json["updates"] = manifest.updates;
   json["parameters"] = manifest.parameters;
   json["parts"] = manifest.parts;

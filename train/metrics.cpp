@@ -1,6 +1,7 @@
 // Lines of metrics and of progress. A line is handed to the system at once: a killed run keeps what it said.
 #include "train/metrics.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -71,16 +72,34 @@ std::string to_json_line(const StepMetrics& metrics) {
 
 MetricsFile::MetricsFile(const std::string& path, std::int64_t step) : path_(path) {
   write_file(path, lines_up_to(path, step));
-  file_ = std::fopen(path.c_str(), "ae");
-  check(file_ != nullptr, ExitCode::kIo, "{}: cannot be opened: {}", path, std::strerror(errno));
+  file_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  check(file_ >= 0, ExitCode::kIo, "{}: cannot be opened: {}", path, std::strerror(errno));
 }
 
-MetricsFile::~MetricsFile() { std::fclose(file_); }
+MetricsFile::~MetricsFile() {
+  flush();
+  close(file_);
+}
+
+/// False, with errno, when something is left waiting.
+bool MetricsFile::flush() {
+  while (!waiting_.empty()) {
+    const ssize_t written = ::write(file_, waiting_.data(), waiting_.size());
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) waiting_.erase(0, static_cast<std::size_t>(written));
+  }
+  return true;
+}
 
 void MetricsFile::write(const StepMetrics& metrics) {
-  const std::string line = to_json_line(metrics) + "\n";
-  const bool written = std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fflush(file_) == 0;
-  check(written, ExitCode::kIo, "{}: cannot write: {}", path_, std::strerror(errno));
+  waiting_ += to_json_line(metrics) + "\n";
+  if (flush() || warned_) return;
+  warned_ = true;
+  log::warn("{}: cannot be written now, its lines wait: {}", path_, std::strerror(errno));
+}
+
+void MetricsFile::finish() {
+  if (!flush()) fail(ExitCode::kIo, "{}: cannot be written: {}", path_, std::strerror(errno));
 }
 
 std::string duration_text(double seconds) {

@@ -43,18 +43,25 @@ std::string to_json_line(const StepMetrics& metrics);
 class MetricsFile {
  public:
   /// Continues `path` after `step`: lines of later steps, which a resumed run makes again, and a line cut short are removed.
-  /// step = 0 starts an empty file. Throws Error(kIo) with path and errno text, also from write().
+  /// step = 0 starts an empty file. Throws Error(kIo) with path and errno text.
   MetricsFile(const std::string& path, std::int64_t step);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  /// Appends the line and hands it to the system.
+  /// Appends the line and hands it to the system. Lines that cannot be written now, since the disk is full, wait for the next
+  /// call; the first time is warned of.
   void write(const StepMetrics& metrics);
+  /// Throws Error(kIo) when lines are still waiting.
+  void finish();
 
  private:
+  bool flush();
+
   std::string path_;
-  std::FILE* file_ = nullptr;
+  std::string waiting_;  // not yet with the system
+  bool warned_ = false;
+  int file_ = -1;
 };
 
 /// "step 120/1000, 2m05s left: loss 3.4120 perplexity 30.3 accuracy 0.2810 lr 0.0018 norm 0.92 21000 tokens/s"; what matters

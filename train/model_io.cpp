@@ -247,12 +247,16 @@ std::unique_ptr<Tokenizer> Tokenization::make(const std::string& where) const {
 }
 
 std::uint64_t save_model(const std::string& path, const Model& model, const Tokenization& text) {
+  return save_model(path, model, model.parameters().values(), text);
+}
+
+std::uint64_t save_model(const std::string& path, const Model& model, const Tensor& values, const Tokenization& text) {
   h5::Writer file(path);
   for (const Parameter& parameter : model.parameters().list()) {
     if (model.dtype() == DType::kF64)
-      write_values<double>(file, parameter, model.parameters().values());
+      write_values<double>(file, parameter, values);
     else
-      write_values<float>(file, parameter, model.parameters().values());
+      write_values<float>(file, parameter, values);
   }
   visit_attributes(model.config(), AttributeWriter(file));
   write_calibration(file, model.config());

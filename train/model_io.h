@@ -32,6 +32,8 @@ struct LoadedModel {
 
 /// Writes a model file, whole or not at all; returns its digest. Throws Error(kIo) with path and errno text.
 std::uint64_t save_model(const std::string& path, const Model& model, const Tokenization& text);
+/// The same with `values` [parameters] in the place of the model's own, which are not read.
+std::uint64_t save_model(const std::string& path, const Model& model, const Tensor& values, const Tokenization& text);
 
 /// Reads a model file. Throws Error(kData) naming file and tensor for a missing, extra or wrong-shaped tensor, a value that is
 /// not finite, an attribute that contradicts the tensors or makes no model.

@@ -3,22 +3,26 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <csignal>
+#include <atomic>
 #include <initializer_list>
 
 namespace gau {
 
 namespace {
 
-volatile std::sig_atomic_t stop_signals = 0;
-volatile std::sig_atomic_t save_signals = 0;
+// Any thread may run a handler, the run's own reads.
+std::atomic<bool> stop_wanted = false;
+std::atomic<bool> save_wanted = false;
+std::atomic<bool> told_once = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 void on_stop(int signal) {
-  if (stop_signals && signal != SIGUSR1) _exit(128 + signal);
-  stop_signals = 1;
+  // SIGUSR1 does not count: a batch system sends it early, and SIGTERM when the time is up.
+  if (signal != SIGUSR1 && told_once.exchange(true)) _exit(128 + signal);
+  stop_wanted = true;
 }
 
-void on_save(int) { save_signals = 1; }
+void on_save(int) { save_wanted = true; }
 
 void install(int signal, void (*handler)(int)) {
   struct sigaction action {};
@@ -31,8 +35,7 @@ void install(int signal, void (*handler)(int)) {
 }  // namespace
 
 StopRequest::StopRequest() {
-  stop_signals = 0;
-  save_signals = 0;
+  stop_wanted = save_wanted = told_once = false;
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) install(signal, on_stop);
   install(SIGUSR2, on_save);
 }
@@ -41,12 +44,8 @@ StopRequest::~StopRequest() {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) install(signal, SIG_DFL);
 }
 
-bool StopRequest::stop() const { return stop_signals != 0; }
+bool StopRequest::stop() const { return stop_wanted; }
 
-bool StopRequest::take_save() {
-  const bool asked = save_signals != 0;
-  save_signals = 0;
-  return asked;
-}
+bool StopRequest::take_save() { return save_wanted.exchange(false); }
 
 }  // namespace gau

@@ -10,10 +10,12 @@
 
 #include "data/corpus.h"
 #include "framework/atomic_file.h"
+#include "framework/digest.h"
 #include "framework/kernels.h"
 #include "framework/log.h"
 #include "framework/parallel.h"
-#include "train/checkpoint.h"
+#include "train/background_save.h"
+#include "train/checkpoint_store.h"
 #include "train/init_from.h"
 #include "train/metrics.h"
 #include "train/precision.h"
@@ -73,6 +75,7 @@ class TrainingRun {
       : request_(request),
         config_(request.config),
         corpus_(config_.data.corpus),
+        corpus_digest_(corpus_.digest()),
         trainer_(config_, corpus_),
         text_(Tokenization::of(corpus_.tokenizer())) {
     config_.model = trainer_.model().config();
@@ -82,30 +85,38 @@ class TrainingRun {
     start();
     MetricsFile metrics(path("metrics.jsonl"), state_.step);
     Progress progress(config_.optim.steps, config_.train.log_every);
-    StopRequest stop;
-    const auto begin = Clock::now();
-    bool saved = false;
-    while (state_.step < config_.optim.steps && !stop.stop()) {
-      const StepMetrics line = step(progress);
-      metrics.write(line);
-      progress.show(line);
-      const bool asked = stop.take_save() || stop.stop();
-      saved = save_if_due(line, asked, progress);
+    const auto begin = last_save_ = Clock::now();
+    try {
+      while (state_.step < config_.optim.steps && !stop_.stop()) {
+        const StepMetrics line = step(progress);
+        metrics.write(line);
+        progress.show(line);
+        if (saver_->done()) publish(progress);
+        if (save_is_due()) begin_save(progress);
+      }
+    } catch (...) {
+      publish(progress);
+      throw;
     }
-    progress.pause();
-    if (!saved) save(false);
-    return finish(stop.stop() && state_.step < config_.optim.steps, seconds_since(begin));
+    publish(progress);
+    save_last();
+    metrics.finish();
+    return finish(stop_.stop() && state_.step < config_.optim.steps, seconds_since(begin));
   }
 
  private:
   std::string path(const char* name) const { return (fs::path(config_.train.output) / name).string(); }
 
   void start() {
-    store_.emplace(config_.train.output, config_.train.keep);
+    store_.emplace(config_.train.output, config_.train.keep, config_.train.keep_best);
+    store_->remove_leftovers();
+    saver_.emplace(*store_, facts());
     trainer_.model().initialize(static_cast<std::uint64_t>(config_.train.seed));
-    const std::optional<std::string> checkpoint = request_.resume ? store_->newest() : std::nullopt;
+    const std::optional<Manifest> checkpoint = request_.resume ? store_->newest() : std::nullopt;
     if (checkpoint) {
       resume(*checkpoint);
+    } else if (request_.resume) {
+      log::info("no checkpoint to resume yet: starting at step 0");
     } else if (!request_.init_from.empty()) {
       init_from(request_.init_from, text_, trainer_.model());
     }
@@ -114,13 +125,32 @@ class TrainingRun {
     describe();
   }
 
-  void resume(const std::string& checkpoint) {
-    const Manifest manifest = verify_checkpoint(checkpoint);
-    for (const std::string& difference : config_differences(manifest.config, config_)) {
+  RunFacts facts() { return {trainer_.model(), config_, text_, corpus_digest_}; }
+
+  void resume(const Manifest& checkpoint) {
+    check_corpus(checkpoint);
+    for (const std::string& difference : config_differences(checkpoint.config, config_)) {
       log::warn("resuming with a changed setting: {}", difference);
     }
     load_checkpoint(checkpoint, trainer_.model(), trainer_.optimizer(), state_);
-    log::info("resuming {} at step {}", checkpoint, state_.step);
+    store_->relink(state_);
+    digest_ = checkpoint.digest;
+    saved_step_ = state_.step;
+    validation_loss_ = state_.validation_loss;
+    best_losses_ = store_->best_losses(state_);
+    log::info("resuming {} at step {}", checkpoint.directory, state_.step);
+  }
+
+  // The same samples come in the same order only from the same corpus.
+  void check_corpus(const Manifest& checkpoint) {
+    if (checkpoint.corpus == corpus_digest_) return;
+    check(request_.allow_new_data, ExitCode::kData,
+          "{}: was trained on a corpus with digest {}, and {} has {}: resume with the corpus of the run, or give "
+          "--allow-new-data",
+          checkpoint.directory, digest_text(checkpoint.corpus), corpus_.path(), digest_text(corpus_digest_));
+    check_vocabulary("--allow-new-data " + checkpoint.directory, read_tokenization(checkpoint.directory + "/model.h5"), text_);
+    log::warn("resuming with new data: {} has digest {}, the corpus so far had {}", corpus_.path(), digest_text(corpus_digest_),
+              digest_text(checkpoint.corpus));
   }
 
   void describe() {
@@ -142,6 +172,8 @@ class TrainingRun {
     const StepReport report = trainer_.step(state_.step);
     const double seconds = seconds_since(begin);
     ++state_.step;
+    state_.validation_loss = std::numeric_limits<double>::quiet_NaN();
+    among_best_ = false;
     state_.cursor = static_cast<std::uint64_t>(state_.step * config_.data.batch * config_.optim.accumulate);
     loss_ = report.sums.mean_loss();
 
@@ -187,13 +219,24 @@ class TrainingRun {
     look_at_attention(line, progress);
     if (!trainer_.has_validation()) return;
     const LossSums sums = trainer_.validate(kValidationBatches);
-    validation_loss_ = sums.mean_loss();
+    validation_loss_ = state_.validation_loss = sums.mean_loss();
     line.validation = ValidationMetrics{validation_loss_, sums.accuracy(), sums.count};
     // A comparison with NaN is false: it never becomes the best.
-    improved_ = validation_loss_ < state_.best_loss;
-    if (!improved_) return;
-    state_.best_loss = validation_loss_;
-    state_.best_step = state_.step;
+    if (validation_loss_ < state_.best_loss) {
+      state_.best_loss = validation_loss_;
+      state_.best_step = state_.step;
+    }
+    among_best_ = enters(best_losses_, validation_loss_, config_.train.keep_best);
+  }
+
+  // Keeps the `most` smallest, ascending; true when `loss` is now one of them.
+  static bool enters(std::vector<double>& smallest, double loss, std::int64_t most) {
+    if (std::isnan(loss)) return false;
+    const auto place = std::upper_bound(smallest.begin(), smallest.end(), loss);
+    const bool enters = place - smallest.begin() < most;
+    smallest.insert(place, loss);
+    smallest.resize(std::min(smallest.size(), static_cast<std::size_t>(most)));
+    return enters;
   }
 
   // Cosine attention whose tokens see little but themselves learns slowly or not at all; say so once a layer.
@@ -217,17 +260,46 @@ class TrainingRun {
     }
   }
 
-  bool save_if_due(const StepMetrics& line, bool asked, Progress& progress) {
-    const bool best = line.validation && improved_;
-    const bool last = state_.step == config_.optim.steps;
-    if (!best && !asked && !last && state_.step % config_.train.save_every != 0) return false;
-    progress.pause();
-    save(best);
-    return true;
+  bool save_is_due() {
+    const bool asked = stop_.take_save();
+    if (stop_.stop() || state_.step == config_.optim.steps) return false;  // save_last() follows
+    const double minutes = config_.train.save_minutes;
+    const bool by_clock = minutes > 0 && seconds_since(last_save_) >= 60 * minutes;
+    return asked || by_clock || among_best_ || state_.step % config_.train.save_every == 0;
   }
 
-  void save(bool best) {
-    digest_ = store_->save(trainer_.model(), trainer_.optimizer(), state_, config_, text_, best || !trainer_.has_validation());
+  Snapshot now() { return Snapshot::of(trainer_.model(), trainer_.optimizer(), state_); }
+  bool is_best() const { return !trainer_.has_validation() || state_.best_step == state_.step; }
+
+  void begin_save(Progress& progress) {
+    if (saver_->in_flight() && !waited_) {
+      progress.pause();
+      log::info("step {}: waiting for the save of step {}; saves are slower than they are due", state_.step, saver_->step());
+      waited_ = true;
+    }
+    publish(progress);
+    saver_->begin(now(), is_best());
+    last_save_ = Clock::now();
+  }
+
+  // Ends the save in flight, if there is one. A failure costs a checkpoint, not the run.
+  void publish(Progress& progress) {
+    if (!saver_->in_flight()) return;
+    const std::int64_t step = saver_->step();
+    try {
+      digest_ = saver_->publish();
+      saved_step_ = step;
+    } catch (const std::exception& error) {
+      progress.pause();
+      log::warn("the checkpoint of step {} could not be saved, the run goes on: {}", step, error.what());
+    }
+  }
+
+  // The last save needs no copy, since nothing changes any more, and its failure is the run's.
+  void save_last() {
+    if (saved_step_ == state_.step) return;
+    digest_ = store_->write(facts(), now());
+    store_->publish(state_.step, is_best());
   }
 
   TrainResult finish(bool stopped, double seconds) {
@@ -256,19 +328,26 @@ class TrainingRun {
   }
 
   const TrainRequest& request_;
+  StopRequest stop_;  // first: a request that comes while all else is made is not lost
   Config config_;
   Corpus corpus_;
+  std::uint64_t corpus_digest_;
   Trainer trainer_;
   Tokenization text_;
-  std::optional<CheckpointStore> store_;  // made once the run directory is ours
   TrainState state_;
   double product_rate_ = 0;
   double loss_ = std::numeric_limits<double>::quiet_NaN();
   double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
-  bool improved_ = false;
+  std::vector<double> best_losses_;  // of the best checkpoints, ascending
+  bool among_best_ = false;          // the validation of this step is one of them
   std::int64_t non_finite_ = 0;
   std::vector<int> above_limit_;
-  std::uint64_t digest_ = 0;
+  std::uint64_t digest_ = 0;      // of the newest checkpoint
+  std::int64_t saved_step_ = -1;  // of the newest checkpoint
+  Clock::time_point last_save_;   // when the last periodic save began
+  bool waited_ = false;
+  std::optional<CheckpointStore> store_;  // made once the run directory is ours
+  std::optional<BackgroundSave> saver_;   // last: its thread reads what stands above
 };
 
 }  // namespace

@@ -12,9 +12,10 @@ namespace gau {
 
 struct TrainRequest {
   Config config;
-  bool resume = false;     ///< continue the newest good checkpoint of the run directory
-  bool overwrite = false;  ///< remove an earlier run's files from the run directory
-  std::string init_from;   ///< model to start from, or ""
+  bool resume = false;          ///< continue the newest good checkpoint of the run directory
+  bool allow_new_data = false;  ///< resume with another corpus than that of the checkpoint
+  bool overwrite = false;       ///< remove an earlier run's files from the run directory
+  std::string init_from;        ///< model to start from, or ""
 };
 
 struct TrainResult {
@@ -31,8 +32,9 @@ struct TrainResult {
 };
 
 /// Trains to config.optim.steps. Writes config.toml, metrics.jsonl, log.txt and checkpoints into config.train.output. Throws
-/// Error(kUsage) for a run directory that is in use without resume or overwrite, Error(kNumeric) after five steps in a row
-/// whose gradient is not finite (a replay.json says how to see it again), Error(kIo) when files cannot be written.
+/// Error(kUsage) for a run directory that is in use without resume or overwrite, Error(kData) when resuming with another corpus
+/// without allow_new_data, Error(kNumeric) after five steps in a row whose gradient is not finite (a replay.json says how to
+/// see it again), Error(kIo) when files cannot be written; a checkpoint on the way that cannot be saved is only warned of.
 TrainResult train(const TrainRequest& request);
 
 }  // namespace gau

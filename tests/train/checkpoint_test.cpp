@@ -1,6 +1,4 @@
 // Checkpoints: whole or not at all, equal bytes for equal states, the newest good one found, old ones removed.
-#include "train/checkpoint.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -9,6 +7,8 @@
 #include <functional>
 
 #include "tests/train/scratch.h"
+#include "train/background_save.h"
+#include "train/checkpoint_store.h"
 
 namespace gau {
 namespace {
@@ -43,14 +43,19 @@ struct SmallRun {
     ++state.step;
     state.cursor += 64;
   }
+  RunFacts facts() const { return {model, config, text, 0xc0}; }
+  Snapshot now() const { return Snapshot::of(model, optimizer, state); }
   std::uint64_t save(const CheckpointStore& store, bool best = false) const {
-    return store.save(model, optimizer, state, config, {}, best);
+    const std::uint64_t digest = store.write(facts(), now());
+    store.publish(state.step, best);
+    return digest;
   }
 
   Config config;
   Model model;
   Optimizer optimizer;
   TrainState state;
+  Tokenization text;
 };
 
 std::vector<std::string> names_in(const std::string& directory) {
@@ -85,7 +90,7 @@ TEST_F(Checkpoint, RestoresTheSameRun) {
   EXPECT_EQ(resumed.state.best_loss, 2.0 / 3.0);
   EXPECT_EQ(resumed.state.best_step, 2);
   EXPECT_EQ(resumed.state.skipped, 1);
-  EXPECT_EQ(state_digest(resumed.model, resumed.optimizer, resumed.state), digest);
+  EXPECT_EQ(resumed.now().digest(), digest);
   resumed.update();
   resumed.update();
   for (std::int64_t i = 0; i < straight.model.parameters().size(); ++i)
@@ -99,7 +104,7 @@ TEST_F(Checkpoint, RestoresTrainingInDouble) {
   const std::uint64_t digest = saved.save(store_);
   SmallRun resumed(0, config);
   load_checkpoint(*store_.newest(), resumed.model, resumed.optimizer, resumed.state);
-  EXPECT_EQ(state_digest(resumed.model, resumed.optimizer, resumed.state), digest);
+  EXPECT_EQ(resumed.now().digest(), digest);
 }
 
 TEST_F(Checkpoint, EqualStatesGiveEqualBytesWhereverTheyAre) {
@@ -118,7 +123,7 @@ TEST_F(Checkpoint, TheDigestFollowsTheStateAlone) {
   const SmallRun run(3), other(3);
   SmallRun later(4), moved(3);
   moved.state.cursor += 1;
-  const auto digest = [](const SmallRun& r) { return state_digest(r.model, r.optimizer, r.state); };
+  const auto digest = [](const SmallRun& r) { return r.now().digest(); };
   EXPECT_EQ(digest(run), digest(other));
   EXPECT_NE(digest(run), digest(later));
   EXPECT_NE(digest(run), digest(moved));
@@ -153,6 +158,82 @@ TEST_F(Checkpoint, PruningKeepsTheNewestTheBestAndForeignFiles) {
   EXPECT_TRUE(fs::exists(checkpoints() + "/step-mine"));
 }
 
+TEST_F(Checkpoint, PruningKeepsTheBestByTheirValidationLoss) {
+  const CheckpointStore store(scratch_.file("run"), 1, 2);
+  SmallRun run(0);
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  for (const double loss : {3.0, 1.5, none, 2.0, 1.0, 1.5, none, none, none, 4.0, none}) {
+    run.update();
+    run.state.validation_loss = loss;
+    if (loss < run.state.best_loss) {
+      run.state.best_loss = loss;
+      run.state.best_step = run.state.step;
+    }
+    run.save(store, run.state.best_step == run.state.step);
+  }
+  // 1.5 was seen twice; the earlier counts.
+  EXPECT_THAT(store.steps(), ElementsAre(2, 5, 11));
+  EXPECT_EQ(fs::read_symlink(checkpoints() + "/best"), "step-5");
+  EXPECT_THAT(store.best_losses(run.state), ElementsAre(1.0, 1.5));
+  fs::remove_all(store.directory_of(5));
+  EXPECT_THAT(store.best_losses(run.state), ElementsAre(1.0, 1.5));
+}
+
+TEST_F(Checkpoint, TheLinksAreMendedBeforeARunGoesOn) {
+  SmallRun run(1);
+  run.save(store_, true);
+  run.update();
+  run.state.best_step = 2;
+  // As a kill between the rename and the links leaves it.
+  run.save(store_, false);
+  fs::remove(checkpoints() + "/latest");
+  fs::create_symlink("step-1", checkpoints() + "/latest");
+  store_.relink(run.state);
+  EXPECT_EQ(fs::read_symlink(checkpoints() + "/latest"), "step-2");
+  EXPECT_EQ(fs::read_symlink(checkpoints() + "/best"), "step-2");
+}
+
+TEST_F(Checkpoint, ABackgroundSaveHoldsTheStateOfItsBeginning) {
+  SmallRun run(3);
+  const std::uint64_t digest = run.now().digest();
+  BackgroundSave save(store_, run.facts());
+  EXPECT_FALSE(save.done());
+  save.begin(run.now(), false);
+  EXPECT_EQ(save.step(), 3);
+  for (int i = 0; i < 20; ++i) run.update();
+  EXPECT_TRUE(store_.steps().empty()) << "only publish() makes a checkpoint";
+  EXPECT_EQ(save.publish(), digest);
+  EXPECT_FALSE(save.in_flight());
+  EXPECT_EQ(store_.newest()->state.step, 3);
+  save.begin(run.now(), true);
+  EXPECT_EQ(save.publish(), run.now().digest());
+  EXPECT_EQ(fs::read_symlink(checkpoints() + "/best"), "step-23");
+}
+
+TEST_F(Checkpoint, AFailedBackgroundSaveIsOverAndTheNextOneWorks) {
+  SmallRun run(1);
+  run.save(store_);
+  run.update();
+  BackgroundSave save(store_, run.facts());
+  fs::rename(checkpoints(), scratch_.file("moved"));
+  std::ofstream(checkpoints()) << "a file in the place of the directory";
+  save.begin(run.now(), false);
+  try {
+    save.publish();
+    ADD_FAILURE() << "published into nothing";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kIo);
+    EXPECT_THAT(error.what(), HasSubstr("Not a directory"));
+  }
+  EXPECT_FALSE(save.in_flight());
+  fs::remove(checkpoints());
+  fs::rename(scratch_.file("moved"), checkpoints());
+  EXPECT_EQ(store_.newest()->state.step, 1);
+  save.begin(run.now(), false);
+  save.publish();
+  EXPECT_EQ(store_.newest()->state.step, 2);
+}
+
 TEST_F(Checkpoint, EveryDamagedFileIsFoundAndTheOlderOneTaken) {
   for (const char* name : {"manifest.json", "model.h5", "optimizer-2.h5"}) {
     SmallRun run(1);
@@ -162,7 +243,7 @@ TEST_F(Checkpoint, EveryDamagedFileIsFoundAndTheOlderOneTaken) {
     const std::string path = store_.directory_of(2) + "/" + name;
     damage(path, read_bytes(path).size() / 2);
     testing::internal::CaptureStderr();
-    EXPECT_EQ(store_.newest(), store_.directory_of(1));
+    EXPECT_EQ(store_.newest()->directory, store_.directory_of(1));
     const std::string warning = testing::internal::GetCapturedStderr();
     EXPECT_THAT(warning, HasSubstr("step-2 is rejected"));
     EXPECT_THAT(warning, HasSubstr(name));
@@ -187,7 +268,7 @@ TEST_F(Checkpoint, TruncatedAndMissingFilesAreFound) {
   run.save(store_);
   fs::resize_file(store_.directory_of(2) + "/optimizer-0.h5", 100);
   testing::internal::CaptureStderr();
-  EXPECT_EQ(store_.newest(), store_.directory_of(1));
+  EXPECT_EQ(store_.newest()->directory, store_.directory_of(1));
   fs::remove(store_.directory_of(1) + "/model.h5");
   EXPECT_THROW(store_.newest(), Error);
   testing::internal::GetCapturedStderr();
@@ -228,7 +309,7 @@ TEST_F(Checkpoint, AFailedSaveLeavesTheFormerOneAndNothingElse) {
   EXPECT_THAT(message, HasSubstr("File too large"));
   EXPECT_THAT(message, HasSubstr("model.h5"));
   EXPECT_THAT(names_in(checkpoints()), ElementsAre("latest", "step-1"));
-  EXPECT_EQ(store_.newest(), store_.directory_of(1));
+  EXPECT_EQ(store_.newest()->directory, store_.directory_of(1));
 }
 
 TEST_F(Checkpoint, LeftoversOfAKilledSaveAreRemoved) {
@@ -237,6 +318,7 @@ TEST_F(Checkpoint, LeftoversOfAKilledSaveAreRemoved) {
   fs::create_directories(checkpoints() + "/.mine.tmp");
   fs::create_symlink("step-7", checkpoints() + "/.latest.tmp");
   SmallRun(1).save(store_);
+  store_.remove_leftovers();
   EXPECT_THAT(names_in(checkpoints()), ElementsAre(".mine.tmp", "latest", "step-1"));
 }
 

@@ -7,11 +7,14 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "data/sampler.h"
+#include "framework/digest.h"
 #include "framework/log.h"
 #include "framework/parallel.h"
 #include "tests/train/small_corpus.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint_store.h"
 
 namespace gau {
 namespace {
@@ -101,6 +104,143 @@ TEST_F(TrainingRun, ResumedEqualsUninterrupted) {
   }
 }
 
+/// Every setting in which a state could hide, resumed at every third step: inside the first epoch and the second,
+/// inside the warm-up of the rate and of s.
+TEST_F(TrainingRun, ResumedEqualsUninterruptedForEachOptimizerAndType) {
+  const std::string text = read_bytes(GAU_SOURCE_DIR "/tests/data/sample.txt");
+  std::ofstream(scratch_.file("half.txt")) << text.substr(0, text.size() * 45 / 100);
+  PrepareOptions half;
+  half.inputs = {scratch_.file("half.txt")};
+  half.output = scratch_.file("half.h5");
+  half.fractions.valid = 0.1;
+  prepare(half);
+  const Corpus corpus(half.output);
+  const std::int64_t epoch = Sampler(corpus, Split::kTrain, 32, 0, true).windows();
+  for (const std::string name : {"adamw", "lamb"}) {
+    for (const std::string dtype : {"f32", "bf16"}) {
+      const std::vector<std::string> settings = {"data.corpus=" + half.output,
+                                                 "optim.name=" + name,
+                                                 "train.dtype=" + dtype,
+                                                 "optim.accumulate=2",
+                                                 "optim.steps=12",
+                                                 "data.batch=24",
+                                                 "attention.kind=cosine",
+                                                 "attention.scale_warmup=10",
+                                                 "optim.warmup=8",
+                                                 "train.shards=2",
+                                                 "train.save_every=1"};
+      SCOPED_TRACE(name + " " + dtype);
+      const TrainResult straight = train(request("straight", settings));
+      EXPECT_GT(12 * 48, epoch);
+      EXPECT_LT(8 * 48, epoch);
+      TrainResult result = train(request("parts", settings));
+      for (const std::int64_t stop : {2, 5, 8, 11}) {
+        for (std::int64_t step = stop + 1; step <= 12; ++step)
+          fs::remove_all(scratch_.file("parts/checkpoints/step-" + std::to_string(step)));
+        TrainRequest rest = request("parts", settings);
+        rest.resume = true;
+        result = train(rest);
+      }
+      EXPECT_EQ(result.digest, straight.digest);
+      EXPECT_EQ(checkpoint("parts"), checkpoint("straight"));
+      fs::remove_all(scratch_.file("straight"));
+      fs::remove_all(scratch_.file("parts"));
+    }
+  }
+}
+
+TEST_F(TrainingRun, ResumingAFinishedRunChangesNothing) {
+  const TrainResult first = train(request("run"));
+  const auto before = checkpoint("run");
+  const auto written = fs::last_write_time(scratch_.file("run/checkpoints/step-12/manifest.json"));
+  TrainRequest again = request("run");
+  again.resume = true;
+  const TrainResult second = train(again);
+  EXPECT_EQ(second.digest, first.digest);
+  EXPECT_EQ(second.step, 12);
+  EXPECT_EQ(second.validation_loss, first.validation_loss);
+  EXPECT_EQ(checkpoint("run"), before);
+  EXPECT_EQ(fs::last_write_time(scratch_.file("run/checkpoints/step-12/manifest.json")), written);
+}
+
+TEST_F(TrainingRun, AnotherCorpusIsRefusedUnlessAllowed) {
+  train(request("run"));
+  PrepareOptions other;
+  other.inputs = {GAU_SOURCE_DIR "/tests/data/sample.txt"};
+  other.output = scratch_.file("other.h5");
+  other.fractions.valid = 0.2;
+  other.fractions.test = 0.1;
+  prepare(other);
+  fs::copy_file(corpus_, scratch_.file("moved.h5"));
+
+  TrainRequest moved = request("run", {"optim.steps=13", "data.corpus=" + scratch_.file("moved.h5")});
+  moved.resume = true;
+  EXPECT_EQ(train(moved).step, 13);
+
+  TrainRequest changed = request("run", {"optim.steps=14", "data.corpus=" + other.output});
+  changed.resume = true;
+  std::string message;
+  EXPECT_EQ(code_of([&] { train(changed); }, &message), ExitCode::kData);
+  EXPECT_THAT(message, testing::HasSubstr(digest_text(Corpus(corpus_).digest())));
+  EXPECT_THAT(message, testing::HasSubstr(digest_text(Corpus(other.output).digest())));
+  EXPECT_THAT(message, testing::HasSubstr("--allow-new-data"));
+  changed.allow_new_data = true;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(train(changed).step, 14);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, testing::HasSubstr("resuming with new data"));
+  EXPECT_THAT(said, testing::HasSubstr("resuming with a changed setting: optim.steps: 13 -> 14"));
+}
+
+TEST_F(TrainingRun, NewDataNeedsTheSameVocabulary) {
+  train(request("run"));
+  std::string text = read_bytes(GAU_SOURCE_DIR "/tests/data/sample.txt");
+  std::replace(text.begin(), text.end(), 'e', '%');
+  std::ofstream(scratch_.file("text.txt")) << text;
+  PrepareOptions other;
+  other.inputs = {scratch_.file("text.txt")};
+  other.output = scratch_.file("other.h5");
+  other.fractions.valid = 0.1;
+  other.fractions.test = 0.1;
+  prepare(other);
+  ASSERT_EQ(Corpus(other.output).vocabulary().size(), Corpus(corpus_).vocabulary().size());
+  TrainRequest changed = request("run", {"data.corpus=" + other.output});
+  changed.resume = changed.allow_new_data = true;
+  std::string message;
+  EXPECT_EQ(code_of([&] { train(changed); }, &message), ExitCode::kData);
+  EXPECT_THAT(message, testing::HasSubstr("another vocabulary"));
+}
+
+TEST_F(TrainingRun, KeepBestMakesAndKeepsTheBestByValidationLoss) {
+  train(request("run", {"train.keep=1", "train.keep_best=3", "train.eval_every=1", "train.save_every=100", "optim.steps=20",
+                        "optim.lr=0.05"}));
+  std::vector<std::pair<double, std::int64_t>> losses;
+  for (const auto& line : metrics("run"))
+    losses.emplace_back(line["valid_loss"].get<double>(), line["step"].get<std::int64_t>());
+  std::sort(losses.begin(), losses.end());
+  std::set<std::int64_t> expected{20};
+  for (std::size_t i = 0; i < 3; ++i) expected.insert(losses[i].second);
+  const std::vector<std::int64_t> steps = CheckpointStore(scratch_.file("run"), 1, 3).steps();
+  EXPECT_EQ(std::set<std::int64_t>(steps.begin(), steps.end()), expected);
+  EXPECT_EQ(fs::read_symlink(scratch_.file("run/checkpoints/best")).string(), "step-" + std::to_string(losses[0].second));
+}
+
+TEST_F(TrainingRun, SavesByTheClockChangeNoBytes) {
+  const TrainResult straight = train(request("straight"));
+  const TrainResult often = train(request("often", {"train.save_minutes=1e-9", "train.save_every=100"}));
+  EXPECT_EQ(often.digest, straight.digest);
+  EXPECT_EQ(checkpoint("often"), checkpoint("straight"));
+  EXPECT_EQ(CheckpointStore(scratch_.file("often"), 20).steps().size(), 12U);
+}
+
+TEST_F(TrainingRun, LeftoversGoWhenARunStarts) {
+  fs::create_directories(scratch_.file("run/checkpoints/.step-7.tmp"));
+  TrainRequest fresh = request("run", {"optim.steps=1", "train.save_every=100"});
+  fresh.resume = true;
+  train(fresh);
+  EXPECT_FALSE(fs::exists(scratch_.file("run/checkpoints/.step-7.tmp")));
+}
+
 TEST_F(TrainingRun, UsedDirectoryNeedsAWord) {
   train(request("run"));
   std::string message;
@@ -160,8 +300,8 @@ TEST_F(TrainingRun, TrainingLearns) {
 }
 
 TEST_F(TrainingRun, Bf16FollowsTheLossOfFloat) {
-  const std::vector<std::string> settings{"optim.steps=300", "model.dropout=0", "model.attention_dropout=0", "data.batch=16",
-                                          "train.eval_every=300", "train.save_every=300"};
+  const std::vector<std::string> settings{"optim.steps=300", "model.dropout=0",      "model.attention_dropout=0",
+                                          "data.batch=16",   "train.eval_every=300", "train.save_every=300"};
   train(request("f32", settings));
   std::vector<std::string> rounded = settings;
   rounded.push_back("train.dtype=bf16");
@@ -198,6 +338,15 @@ TEST_F(TrainingRun, InitFromTakesTheFirstLayersAndChecksTheRest) {
   more.init_from = scratch_.file("source");
   EXPECT_EQ(code_of([&] { train(more); }, &message), ExitCode::kData);
   EXPECT_THAT(message, testing::HasSubstr("3 layers"));
+  std::ofstream(scratch_.file("text.txt")) << "some other text\nwith other letters\nand few of them\n";
+  PrepareOptions other;
+  other.inputs = {scratch_.file("text.txt")};
+  other.output = scratch_.file("other.h5");
+  prepare(other);
+  TrainRequest foreign = request("foreign", {"data.corpus=" + other.output});
+  foreign.init_from = scratch_.file("source");
+  EXPECT_EQ(code_of([&] { train(foreign); }, &message), ExitCode::kData);
+  EXPECT_THAT(message, testing::HasSubstr("another vocabulary"));
   TrainRequest wider = request("wider", {"model.hidden=40"});
   wider.init_from = scratch_.file("source");
   EXPECT_EQ(code_of([&] { train(wider); }, &message), ExitCode::kData);

@@ -18,6 +18,7 @@ struct Options {
   std::string init_from;
   bool resume = false;
   bool overwrite = false;
+  bool allow_new_data = false;
   bool json = false;
   bool quiet = false;
 };
@@ -44,10 +45,12 @@ int train_model(const Options& options) {
   check(!(options.resume && options.overwrite), ExitCode::kUsage, "train: --resume and --overwrite contradict each other");
   check(!(options.resume && !options.init_from.empty()), ExitCode::kUsage,
         "train: --resume continues the run's own checkpoint; leave --init-from out");
+  check(!options.allow_new_data || options.resume, ExitCode::kUsage, "train: --allow-new-data goes with --resume");
   TrainRequest request;
   request.config = load_config(options.config, options.settings);
   request.resume = options.resume;
   request.overwrite = options.overwrite;
+  request.allow_new_data = options.allow_new_data;
   request.init_from = options.init_from;
   const TrainResult result = train(request);
   if (options.json) fmt::print("{}\n", to_json(result, request.config.train.output).dump());
@@ -63,6 +66,8 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--set", options->settings, "table.key=value, over the file and the environment; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--resume", options->resume, "Continue the newest good checkpoint of the run directory");
+  command->add_flag("--allow-new-data", options->allow_new_data,
+                    "With --resume: go on although the corpus is another one than the checkpoint's");
   command->add_flag("--overwrite", options->overwrite, "Start anew in a run directory that holds an earlier run");
   command->add_option("--init-from", options->init_from,
                       "Start from the parameters of a model: a run, a checkpoint or a model.h5");
@@ -71,7 +76,11 @@ void add_train(CLI::App& app, Action& action) {
   command->footer(
       "Examples:\n"
       "  gau train config.toml --set data.corpus=corpus.h5 --set train.output=runs/dot\n"
-      "  gau train config.toml --set attention.kind=cosine --set train.output=runs/cosine --init-from runs/dot\n\n" +
+      "  gau train config.toml --set attention.kind=cosine --set train.output=runs/cosine --init-from runs/dot\n"
+      "  gau train config.toml --set data.corpus=corpus.h5 --set train.output=runs/dot --resume\n\n"
+      "SIGUSR1, SIGTERM and Ctrl-C end the run after the step in progress and a checkpoint, with exit code 75; a second "
+      "SIGTERM\n"
+      "or Ctrl-C ends it at once. SIGUSR2 makes a checkpoint and goes on.\n\n" +
       config_help());
   command->callback([options, &action] { action = [options] { return train_model(*options); }; });
 }
