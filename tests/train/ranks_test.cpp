@@ -62,7 +62,7 @@ class Ranks : public testing::Test {
       EXPECT_EQ(other.report.sums.loss, outcomes[0].report.sums.loss);
       EXPECT_EQ(other.report.flags, outcomes[0].report.flags);
     }
-    if (steps > 0) EXPECT_EQ(outcomes[0].report.flags, (1U << ranks) - 1);
+    EXPECT_EQ(outcomes[0].report.flags, steps > 0 ? (1U << ranks) - 1 : 0);
     return outcomes[0];
   }
 
