@@ -194,7 +194,9 @@ void check_tokenizer(const Tokenization& text, const std::string& path, const Ex
 
 void read_text_settings(const fs::path& directory, const ExchangeOptions& options, ExchangeConfig& config) {
   if (!options.tokenizer.empty()) config.text.tokenizer = options.tokenizer;
-  if (options.specials) config.text.specials = *options.specials;
+  for (const auto member :
+       {&SpecialNames::pad, &SpecialNames::unk, &SpecialNames::cls, &SpecialNames::sep, &SpecialNames::mask})
+    if (!(options.specials.*member).empty()) config.text.specials.*member = options.specials.*member;
   const fs::path path = directory / kVocabulary;
   if (!fs::exists(fs::symlink_status(path))) {
     config.notes.push_back(fmt::format("no {}: the model takes ids, but no text", kVocabulary));

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,9 +22,9 @@ struct ExchangeExport {
 ExchangeExport export_model(const std::string& directory, const LoadedModel& loaded, safetensors::Type type, bool overwrite);
 
 struct ExchangeOptions {
-  std::string tokenizer{};                 ///< instead of what config.json says; "": that
-  std::optional<SpecialNames> specials{};  ///< likewise
-  bool ignore_extra = false;               ///< leave out tensors that the model has no place for, instead of refusing them
+  std::string tokenizer{};                    ///< instead of what config.json says; "": that
+  SpecialNames specials{"", "", "", "", ""};  ///< likewise, each of them
+  bool ignore_extra = false;                  ///< leave out tensors that the model has no place for, instead of refusing them
 };
 
 struct ExchangeImport {

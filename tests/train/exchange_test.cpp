@@ -344,7 +344,7 @@ TEST_F(Exchange, TheVocabularyMustFit) {
   EXPECT_THAT(refusal(), HasSubstr("row 6 is \"b\", but gau.rows"));
   write("vocab.txt", "<pad>\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n[unused6]\nc\nd\n");
   EXPECT_THAT(refusal(), HasSubstr("has no [PAD]"));
-  EXPECT_EQ(import_model(directory_, {.specials = SpecialNames{.pad = "<pad>"}}).loaded.text.vocabulary[0], "<pad>");
+  EXPECT_EQ(import_model(directory_, {.specials = {"<pad>", "", "", "", ""}}).loaded.text.vocabulary[0], "<pad>");
   fs::remove(directory_ + "/vocab.txt");
   EXPECT_THAT(import_model(directory_).notes, testing::Contains(HasSubstr("no vocab.txt")));
 }

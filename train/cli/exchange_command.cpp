@@ -85,8 +85,6 @@ struct ImportOptions {
   std::string source;
   std::string out;
   ExchangeOptions exchange;
-  SpecialNames specials;
-  bool named_specials = false;
   bool overwrite = false;
   bool json = false;
   bool quiet = false;
@@ -106,9 +104,8 @@ std::uint64_t save(const ImportOptions& options, const LoadedModel& loaded) {
   return digest;
 }
 
-int run_import(ImportOptions options) {
+int run_import(const ImportOptions& options) {
   log::set_quiet(options.quiet);
-  if (options.named_specials) options.exchange.specials = options.specials;
   const ExchangeImport read = import_model(options.source, options.exchange);
   for (const std::string& note : read.notes) log::info("{}: {}", options.source, note);
   for (const std::string& name : read.ignored) log::warn("{}: leaves out tensor {}", options.source, name);
@@ -146,13 +143,11 @@ void add_import(CLI::App& app, Action& action) {
   command->add_option("DIR", options->source, "Directory with model.safetensors, config.json and vocab.txt")->required();
   command->add_option("-o,--output", options->out, "MODEL to make: FILE.h5, or a directory")->required();
   command->add_option("--tokenizer", options->exchange.tokenizer, "char, byte or name, instead of what config.json says");
-  for (const auto& [name, text] :
-       {std::pair{"--pad-token", &options->specials.pad}, std::pair{"--unk-token", &options->specials.unk},
-        std::pair{"--cls-token", &options->specials.cls}, std::pair{"--sep-token", &options->specials.sep},
-        std::pair{"--mask-token", &options->specials.mask}})
-    command->add_option(name, *text, "Name of that token in vocab.txt")
-        ->capture_default_str()
-        ->each([options](const std::string&) { options->named_specials = true; });
+  SpecialNames& specials = options->exchange.specials;
+  for (const auto& [name, text] : {std::pair{"--pad-token", &specials.pad}, std::pair{"--unk-token", &specials.unk},
+                                   std::pair{"--cls-token", &specials.cls}, std::pair{"--sep-token", &specials.sep},
+                                   std::pair{"--mask-token", &specials.mask}})
+    command->add_option(name, *text, "Name of that token in vocab.txt, instead of what config.json says");
   command->add_flag("--ignore-extra", options->exchange.ignore_extra,
                     "Leave out tensors that the model has no place for, naming them");
   command->add_flag("--overwrite", options->overwrite, "Replace the output of an earlier import");
