@@ -21,6 +21,7 @@ struct CloseFile {
 
 std::mutex mutex;
 bool is_quiet = false;
+std::string origin_text;
 std::unique_ptr<std::FILE, CloseFile> copy;
 
 void write_line(const std::string& line, bool to_terminal) {
@@ -45,6 +46,11 @@ bool quiet() {
   return is_quiet;
 }
 
+void set_origin(const std::string& origin) {
+  const std::lock_guard lock(mutex);
+  origin_text = origin;
+}
+
 void set_file(const std::string& path) {
   std::unique_ptr<std::FILE, CloseFile> file;
   if (!path.empty()) {
@@ -57,7 +63,14 @@ void set_file(const std::string& path) {
 
 void info_line(const std::string& line) { write_line(line, !quiet()); }
 
-void warn_line(const std::string& line) { write_line("gau: warning: " + line, true); }
+void warn_line(const std::string& line) {
+  std::string origin;
+  {
+    const std::lock_guard lock(mutex);
+    origin = origin_text;
+  }
+  write_line("gau: " + origin + "warning: " + line, true);
+}
 
 bool interactive() {
   const char* const no_color = std::getenv("NO_COLOR");

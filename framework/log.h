@@ -12,6 +12,9 @@ namespace gau::log {
 void set_quiet(bool quiet);
 bool quiet();
 
+/// Warnings name their origin, "rank 1 (node7): ", where several processes write to one terminal. Empty: none.
+void set_origin(const std::string& origin);
+
 /// Also appends every line to this file ("" stops that). Throws Error(kIo) when it cannot be opened.
 void set_file(const std::string& path);
 

@@ -79,6 +79,10 @@ RowLosses RecallProbe::score_rows(const WindowBatch& batch, Planner& planner) {
   return {loss.row_loss, loss.predicted};
 }
 
+void RecallProbe::share() {
+  for (std::vector<double>* values : {&choice_loss_, &highest_attention_, &last_attention_}) share_by_target(task_, *values);
+}
+
 void RecallProbe::add_attention(const WindowBatch& batch, std::int64_t layer, const AttentionInputs& in,
                                 const AttentionPlan& plan) {
   const auto rows = batch.inputs.rows.span<std::int32_t>().first(batch.target.size());

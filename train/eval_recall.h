@@ -30,6 +30,8 @@ class RecallProbe {
   bool applies() const { return applies_; }
   /// The losses of a batch of whole documents; choices and attention are kept by target.
   RowLosses score_rows(const WindowBatch& batch, Planner& planner);
+  /// After the last batch: what other ranks have gathered comes here too.
+  void share();
   /// Means by side and distance, all sides and distances first; ranges without a query are left out.
   std::vector<RecallRow> rows(const std::string& method, const TargetScores& scores) const;
 

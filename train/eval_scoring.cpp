@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <span>
 
 #include "train/attention_stats.h"
@@ -60,17 +61,49 @@ WindowBatch make_batch(const ScoringTask& task, std::span<const EvalWindow> wind
   return out;
 }
 
+/// The targets of the batches that `rank` scores, in their order.
+std::vector<std::size_t> targets_of(const ScoringTask& task, int rank) {
+  const auto step = static_cast<std::size_t>(windows_per_batch(task.batch_tokens, task.length));
+  const auto ranks = static_cast<std::size_t>(task.ranks.size());
+  std::vector<std::size_t> targets;
+  for (std::size_t w = 0; w < task.windows.size(); ++w) {
+    if (w / step % ranks != static_cast<std::size_t>(rank)) continue;
+    const EvalWindow& window = task.windows[w];
+    const std::int64_t first = task.targets.documents[static_cast<std::size_t>(window.entry)].first + window.first;
+    for (std::int64_t i = 0; i < window.count; ++i) targets.push_back(static_cast<std::size_t>(first + i));
+  }
+  return targets;
+}
+
 }  // namespace
+
+void share_by_target(const ScoringTask& task, std::vector<double>& values) {
+  if (task.ranks.size() == 1) return;
+  std::string mine;
+  for (const std::size_t target : targets_of(task, task.ranks.rank()))
+    mine.append(reinterpret_cast<const char*>(&values[target]), sizeof(double));
+  const std::vector<std::string> all = task.ranks.all_gather_text({MessageKind::kEvaluation}, mine);
+  for (int rank = 0; rank < task.ranks.size(); ++rank) {
+    const char* from = all[static_cast<std::size_t>(rank)].data();
+    for (const std::size_t target : targets_of(task, rank)) {
+      std::memcpy(&values[target], from, sizeof(double));
+      from += sizeof(double);
+    }
+  }
+}
 
 TargetScores score(const ScoringTask& task, Planner& planner, const std::function<void(std::int64_t)>& done,
                    const RowScorer& scorer) {
   const NoGrad no_grad;
   TargetScores scores;
   scores.loss.assign(static_cast<std::size_t>(task.targets.total), std::nan(""));
-  scores.correct.assign(static_cast<std::size_t>(task.targets.total), 0);
+  std::vector<double> correct(static_cast<std::size_t>(task.targets.total), 0);
   const auto step = static_cast<std::size_t>(windows_per_batch(task.batch_tokens, task.length));
+  const auto ranks = static_cast<std::size_t>(task.ranks.size()), rank = static_cast<std::size_t>(task.ranks.rank());
   for (std::size_t first = 0; first < task.windows.size(); first += step) {
     const std::size_t count = std::min(step, task.windows.size() - first);
+    done(static_cast<std::int64_t>(count));
+    if (first / step % ranks != rank) continue;
     const WindowBatch batch = make_batch(task, std::span(task.windows).subspan(first, count));
     RowLosses loss;
     if (scorer) {
@@ -85,31 +118,54 @@ TargetScores score(const ScoringTask& task, Planner& planner, const std::functio
     for (std::size_t m = 0; m < batch.target.size(); ++m) {
       const auto target = static_cast<std::size_t>(batch.target[m]);
       scores.loss[target] = row_loss[m];
-      scores.correct[target] = predicted[m] == label[m];
+      correct[target] = predicted[m] == label[m];
     }
-    done(static_cast<std::int64_t>(count));
   }
+  share_by_target(task, scores.loss);
+  share_by_target(task, correct);
+  scores.correct.assign(correct.begin(), correct.end());
   return scores;
 }
+
+namespace {
+
+/// Entropies of some rows of one window, in all layers.
+struct EntropySum {
+  double sum = 0;
+  std::int64_t rows = 0;
+};
+
+EntropySum window_entropy(const ScoringTask& task, Planner& planner, std::size_t window) {
+  EntropySum entropy;
+  WindowBatch batch = make_batch(task, std::span(task.windows).subspan(window, 1));
+  batch.inputs.rows = spaced_rows(1, task.length, kEntropyRows);
+  task.model.visit_attention(batch.inputs, planner, [&](std::int64_t, const AttentionInputs& in, const AttentionPlan& plan) {
+    for (const RowFigures& row : row_figures(in, plan)) {
+      entropy.sum += row.entropy;
+      ++entropy.rows;
+    }
+  });
+  return entropy;
+}
+
+}  // namespace
 
 double entropy_of(const ScoringTask& task, Planner& planner) {
   const NoGrad no_grad;
   const auto wanted = static_cast<std::size_t>(std::max<std::int64_t>(1, kEntropyTokens / task.length));
   const std::size_t count = std::min(wanted, task.windows.size());
-  double sum = 0;
-  std::size_t rows = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t at = (2 * i + 1) * task.windows.size() / (2 * count);
-    WindowBatch batch = make_batch(task, std::span(task.windows).subspan(at, 1));
-    batch.inputs.rows = spaced_rows(1, task.length, kEntropyRows);
-    task.model.visit_attention(batch.inputs, planner, [&](std::int64_t, const AttentionInputs& in, const AttentionPlan& plan) {
-      for (const RowFigures& row : row_figures(in, plan)) {
-        sum += row.entropy;
-        ++rows;
-      }
-    });
+  const auto ranks = static_cast<std::size_t>(task.ranks.size()), rank = static_cast<std::size_t>(task.ranks.rank());
+  EntropySum total;
+  for (std::size_t first = 0; first < count; first += ranks) {
+    const std::size_t i = first + rank;
+    EntropySum mine;
+    if (i < count) mine = window_entropy(task, planner, (2 * i + 1) * task.windows.size() / (2 * count));
+    for (const EntropySum& part : task.ranks.all_gather({MessageKind::kEvaluation}, mine)) {
+      total.sum += part.sum;
+      total.rows += part.rows;
+    }
   }
-  return sum / static_cast<double>(rows);
+  return total.sum / static_cast<double>(total.rows);
 }
 
 std::int64_t windows_per_batch(std::int64_t batch_tokens, std::int64_t length) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "framework/communicator.h"
 #include "train/evaluator.h"
 
 namespace gau {
@@ -24,6 +25,7 @@ struct ScoringTask {
   std::int64_t length = 0;
   MaskMode mask = MaskMode::kAll;
   std::int64_t batch_tokens = 0;
+  Communicator& ranks = one_rank();  ///< batches go to them in turn
 };
 
 /// By target number.
@@ -46,9 +48,13 @@ struct RowLosses {
 };
 using RowScorer = std::function<RowLosses(const WindowBatch&)>;
 
-/// `done` is told how many more windows are through. `scorer` runs the model where more than losses is wanted of it.
+/// `done` is told how many more windows are through. `scorer` runs the model where more than losses is wanted of it; with
+/// several ranks it sees the batches of its own. All ranks get all scores.
 TargetScores score(const ScoringTask& task, Planner& planner, const std::function<void(std::int64_t)>& done,
                    const RowScorer& scorer = {});
+
+/// `values` are by target number, right for the targets in this rank's batches; afterwards for all. All ranks call.
+void share_by_target(const ScoringTask& task, std::vector<double>& values);
 
 /// Mean row entropy of attention in nats, over all layers, on a few of the task's windows and rows, evenly spaced: about 2048
 /// tokens, at least one window.

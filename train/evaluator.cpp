@@ -68,8 +68,8 @@ struct Job {
 
 class Evaluator {
  public:
-  Evaluator(const Model& model, const EvalCorpus& corpus, const EvalOptions& options)
-      : model_(model), corpus_(corpus), options_(options), config_(model.config()) {
+  Evaluator(const Model& model, const EvalCorpus& corpus, const EvalOptions& options, Communicator& ranks)
+      : model_(model), corpus_(corpus), options_(options), ranks_(ranks), config_(model.config()) {
     if (options_.train_length > 0) config_.attention.train_length = options_.train_length;
     train_length_ = config_.attention.train_length;
     for (const Method& method : options_.methods) methods_.push_back(resolve(method, config_));
@@ -213,7 +213,7 @@ class Evaluator {
     const auto begin = std::chrono::steady_clock::now();
     Planner planner(config_, *job.method, model_.dtype());
     if (options_.skip) planner.set_skip(*options_.skip);
-    const ScoringTask task{model_, corpus_, *job.targets, job.windows, job.length, mask_mode(), options_.batch_tokens};
+    const ScoringTask task{model_, corpus_, *job.targets, job.windows, job.length, mask_mode(), options_.batch_tokens, ranks_};
     const double per_window = window_operations(config_, job.length);
     const std::string name = fmt::format("{} {}", job.name, job.length);
     const auto done = [&](std::int64_t windows) { clock.advance(static_cast<double>(windows) * per_window, name); };
@@ -221,13 +221,14 @@ class Evaluator {
     const RowScorer with_probe = [&](const WindowBatch& batch) { return probe.score_rows(batch, planner); };
     const TargetScores scores = score(task, planner, done, probe.applies() ? with_probe : RowScorer{});
     if (probe.applies()) {
+      probe.share();
       for (RecallRow& recall : probe.rows(job.name, scores)) recall_.push_back(std::move(recall));
     }
     EvalRow row = summarise(job, scores);
     row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     row.entropy = entropy_of(task, planner);
     if (job.is_crop) crop_ = scores;
-    if (std::isnan(row.loss.value)) log::warn("{}: {}: the loss is not a number", options_.label, name);
+    if (std::isnan(row.loss.value) && ranks_.rank() == 0) log::warn("{}: {}: the loss is not a number", options_.label, name);
     clock.row_done(fmt::format("{}: {} at {}: perplexity {:.4g}, accuracy {:.1f} %, {:.1f} s", options_.label, job.name,
                                job.length, row.perplexity(), 100 * row.accuracy.value, row.seconds));
     return row;
@@ -253,6 +254,7 @@ class Evaluator {
   const Model& model_;
   const EvalCorpus& corpus_;
   const EvalOptions& options_;
+  Communicator& ranks_;
   ModelConfig config_;  ///< with the L_train that holds here
   std::int64_t train_length_ = 0;
   std::int64_t stride_ = 0;
@@ -310,8 +312,8 @@ std::vector<std::int64_t> default_lengths(const EvalCorpus& corpus, Protocol pro
   return lengths;
 }
 
-Evaluation evaluate(const Model& model, const EvalCorpus& corpus, const EvalOptions& options) {
-  return Evaluator(model, corpus, options).run();
+Evaluation evaluate(const Model& model, const EvalCorpus& corpus, const EvalOptions& options, Communicator& ranks) {
+  return Evaluator(model, corpus, options, ranks).run();
 }
 
 }  // namespace gau

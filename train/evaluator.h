@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/communicator.h"
 #include "layers/method.h"
 #include "layers/model.h"
 #include "train/eval_targets.h"
@@ -51,8 +52,9 @@ struct EvalOptions {
 std::vector<std::int64_t> default_lengths(const EvalCorpus& corpus, Protocol protocol, std::int64_t train_length);
 
 /// Throws Error(kUsage) for lengths below 2, a stride below L_train, an L_train that nobody knows, and methods that the model
-/// cannot take; Error(kData) when no document is long enough or there is no [MASK]; Error(kIo) when memory will not do.
-Evaluation evaluate(const Model& model, const EvalCorpus& corpus, const EvalOptions& options);
+/// cannot take; Error(kData) when no document is long enough or there is no [MASK]; Error(kIo) when memory will not do. All
+/// `ranks` call with the same arguments and get the same evaluation, that of one rank but for its seconds.
+Evaluation evaluate(const Model& model, const EvalCorpus& corpus, const EvalOptions& options, Communicator& ranks = one_rank());
 
 /// Bytes that a forward pass over `batch` windows of `length` tokens with `rows` rows of logits needs at most, parameters
 /// included.

@@ -8,6 +8,7 @@
 
 #include "framework/allocator.h"
 #include "framework/error.h"
+#include "framework/thread_ranks.h"
 #include "train/eval_scoring.h"
 #include "train/evaluator.h"
 
@@ -292,6 +293,32 @@ TEST(ForecastBytes, IsAboveThePeakAndOfItsSize) {
   const auto forecast = static_cast<double>(forecast_bytes(config, model.dtype(), 4, 2048, 64));
   EXPECT_LE(peak, forecast);
   EXPECT_LE(forecast, 4 * peak);
+}
+
+// Ranks without a window join in all the same.
+TEST(Evaluate, FourRanksFindWhatOneDoes) {
+  const Model model = tiny_model();
+  for (const std::size_t documents : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    const EvalCorpus corpus = random_corpus(documents, 16, 3);
+    EvalOptions options = options_of({8, 16});
+    options.batch_tokens = 16;
+    options.methods = parse_methods("rope,rope+infoscale", model.config());
+    if (documents == 0) {
+      EXPECT_THROW(run_as_threads(4, [&](Communicator& ranks) { evaluate(model, corpus, options, ranks); }), Error);
+      continue;
+    }
+    const Evaluation one = evaluate(model, corpus, options);
+    run_as_threads(4, [&](Communicator& ranks) {
+      const Evaluation many = evaluate(model, corpus, options, ranks);
+      ASSERT_EQ(many.rows.size(), one.rows.size());
+      for (std::size_t i = 0; i < one.rows.size(); ++i) {
+        EXPECT_EQ(many.rows[i].loss.value, one.rows[i].loss.value) << documents << " documents, " << one.rows[i].method;
+        EXPECT_EQ(many.rows[i].accuracy.value, one.rows[i].accuracy.value);
+        EXPECT_EQ(many.rows[i].entropy, one.rows[i].entropy);
+        EXPECT_EQ(many.rows[i].targets, one.rows[i].targets);
+      }
+    });
+  }
 }
 
 }  // namespace

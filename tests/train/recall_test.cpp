@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/synthetic.h"
+#include "framework/thread_ranks.h"
 #include "tests/train/scratch.h"
 #include "train/eval_corpus.h"
 #include "train/eval_recall.h"
@@ -144,6 +145,28 @@ TEST(Recall, AgreesWithAPlainComputation) {
     EXPECT_NEAR(evaluation.recall.front().accuracy, evaluation.rows.front().accuracy.value, 1e-12);
     EXPECT_LT(evaluation.recall.front().loss, evaluation.rows.front().loss.value);
   }
+}
+
+TEST(Recall, ThreeRanksGatherWhatOneDoes) {
+  const Scratch scratch;
+  const EvalCorpus corpus = recall_corpus(scratch);
+  const Model model = tiny_model();
+  EvalOptions options;
+  options.label = "tiny";
+  options.protocol = Protocol::kLabels;
+  options.batch_tokens = 48;
+  const Evaluation one = evaluate(model, corpus, options);
+  ASSERT_FALSE(one.recall.empty());
+  run_as_threads(3, [&](Communicator& ranks) {
+    const Evaluation many = evaluate(model, corpus, options, ranks);
+    ASSERT_EQ(many.recall.size(), one.recall.size());
+    for (std::size_t i = 0; i < one.recall.size(); ++i) {
+      EXPECT_EQ(many.recall[i].accuracy, one.recall[i].accuracy);
+      EXPECT_EQ(many.recall[i].loss, one.recall[i].loss);
+      EXPECT_EQ(many.recall[i].attention, one.recall[i].attention);
+      EXPECT_EQ(many.recall[i].attention_last, one.recall[i].attention_last);
+    }
+  });
 }
 
 TEST(Recall, AccuracyIsTheShareOfRightQueries) {

@@ -1,5 +1,7 @@
 // The frame of the program: declares the commands, parses, runs the chosen one, and turns every failure into one line on
 // standard error and an exit code.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -13,6 +15,7 @@
 #include "framework/error.h"
 #include "layers/method.h"
 #include "train/cli/commands.h"
+#include "train/cli/ranks.h"
 
 namespace gau::cli {
 namespace {
@@ -34,7 +37,10 @@ Exit codes: 0 done, 64 usage, 65 bad data or configuration, 70 numeric failure, 
 int report(ExitCode code, std::string message) {
   for (char& c : message)
     if (c == '\n' || c == '\r') c = ' ';
-  std::cerr << "gau: " << message << "\n";
+  std::cerr << fmt::format("gau: {}{}\n", rank_prefix(), message) << std::flush;
+  // Others may be waiting for this rank. Leaving without an orderly end is what tells the launcher to end them; anything that
+  // waits for them would hang.
+  if (several_ranks()) _exit(static_cast<int>(code));
   return static_cast<int>(code);
 }
 
@@ -118,6 +124,7 @@ int run(int argc, const char* const* argv) {
   try {
     const int code = parse_and_run(argc, argv);
     check_output();
+    finish_ranks();
     return code;
   } catch (const Error& error) {
     return report(error.code(), error.what());

@@ -12,6 +12,7 @@
 #include "framework/log.h"
 #include "framework/parallel.h"
 #include "train/cli/commands.h"
+#include "train/cli/ranks.h"
 #include "train/cli/run_corpus.h"
 #include "train/cli/validators.h"
 #include "train/config_values.h"
@@ -137,12 +138,13 @@ Evaluation evaluate_one(const Options& options, const std::string& path, const s
   if (eval.train_length > 0) config.attention.train_length = eval.train_length;
   if (!options.methods.empty()) eval.methods = parse_methods(options.methods, config);
   eval.label = label;
-  return evaluate(loaded.model, documents, eval);
+  return evaluate(loaded.model, documents, eval, ranks());
 }
 
 int run(const Options& options) {
   if (options.quiet) log::set_quiet(true);
   if (options.threads > 0) set_threads(options.threads);
+  const bool first = ranks().rank() == 0;
   // Command line first: a wrong word must not wait for a model to load.
   parse_lengths(options.lengths);
   std::optional<Split> wanted;
@@ -156,6 +158,7 @@ int run(const Options& options) {
   for (std::size_t i = 0; i < options.models.size(); ++i) {
     evaluations.push_back(evaluate_one(options, options.models[i], labels[i], corpus, documents, eval));
   }
+  if (!first) return static_cast<int>(ExitCode::kDone);
   if (!options.out.empty()) {
     write_report(evaluations, options.out);
     log::info("written to {}: eval.csv, eval.json, plots", options.out);
