@@ -296,6 +296,8 @@ std::string resolve_model_path(const std::string& model) {
                                  path / "checkpoints" / "latest" / "model.h5"};
   for (const fs::path& candidate : candidates)
     if (fs::exists(candidate, error)) return candidate.string();
+  check(!fs::exists(path / "model.safetensors", error), ExitCode::kData,
+        "{}: holds an exported model; `gau import {} -o MODEL` makes one that runs", model, model);
   fail(ExitCode::kData, "{}: holds neither model.h5 nor checkpoints/best nor checkpoints/latest", model);
 }
 

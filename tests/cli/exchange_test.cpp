@@ -35,6 +35,7 @@ TEST_F(ExchangeCommands, ThereAndBackTheModelIsTheSame) {
     EXPECT_EQ(info(back)["digest"], info("run/checkpoints/best/model.h5")["digest"]);
     EXPECT_THAT(gau("verify", back).out, HasSubstr(": ok: model, "));
   }
+  EXPECT_THAT(gau("fill", "hf", "'the [MASK]'").err, HasSubstr("gau import"));
   EXPECT_EQ(info("hf")["kind"], "exchange");
   EXPECT_EQ(info("hf")["model"]["L_train"], 16);
   EXPECT_EQ(info("hf/model.safetensors")["kind"], "safetensors");
