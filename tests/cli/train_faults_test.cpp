@@ -178,6 +178,20 @@ TEST_F(TrainFaultyDisk, ASaveThatIsDueWaitsForTheOneInFlight) {
   for (const char* step : {"/step-6", "/step-8"}) EXPECT_TRUE(fs::exists(checkpoints("run") + step));
 }
 
+TEST_F(TrainFaultyDisk, AnErrorLeavesAfterTheSaveInFlight) {
+  set_fault("hold");
+  // Step 1 throws the parameters so far off that no later step has a finite gradient.
+  Process process(faulty("run", {"optim.steps=40", "optim.lr=1e18", "optim.clip=0", "optim.warmup=0", "train.save_every=4"}));
+  ASSERT_TRUE(process.wait_until([&] { return fs::exists(file("run") + "/replay.json"); })) << process.err();
+  EXPECT_TRUE(held());
+  clear_fault("hold");
+  const ProgramResult result = process.wait();
+  EXPECT_EQ(result.code, 70) << result.err;
+  EXPECT_EQ(latest("run"), "step-4");
+  EXPECT_EQ(info(file("run"))["step"], 4);
+  EXPECT_TRUE(leftovers("run").empty());
+}
+
 TEST_F(TrainFaultyDisk, AFailedSaveCostsACheckpointAndNotTheRun) {
   for (const auto& [fault, reason] :
        {std::pair{"EIO", "Input/output error"}, {"ENOSPC", "No space left on device"}, {"EROFS", "Read-only file system"}}) {

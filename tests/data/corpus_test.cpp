@@ -41,6 +41,22 @@ TEST_F(CorpusTest, WhatIsWrittenComesBack) {
   EXPECT_THAT(error_of(ExitCode::kData, [&] { corpus.labels(0, 0, 1); }), HasSubstr("no labels"));
 }
 
+TEST_F(CorpusTest, ACorpusMadeElsewhereHasADigestOfItsContents) {
+  const auto unsealed = [&](const std::string& name, const std::vector<std::int64_t>& lengths, const std::vector<Split>& splits,
+                            std::int32_t symbols) {
+    write_corpus("sealed.h5", lengths, splits, symbols);
+    // Without the block that holds the seal it is a plain HDF5 file.
+    return Corpus(write(name, read("sealed.h5").substr(4096))).digest();
+  };
+  const std::vector<Split> splits{Split::kTrain, Split::kValid};
+  const std::uint64_t digest = unsealed("a.h5", {30, 20}, splits, 50);
+  EXPECT_NE(digest, 0U);
+  EXPECT_EQ(unsealed("b.h5", {30, 20}, splits, 50), digest);
+  EXPECT_NE(unsealed("c.h5", {20, 30}, splits, 50), digest);
+  EXPECT_NE(unsealed("d.h5", {30, 20}, {Split::kValid, Split::kTrain}, 50), digest);
+  EXPECT_NE(unsealed("e.h5", {30, 20}, splits, 51), digest);
+}
+
 TEST_F(CorpusTest, LargeDocumentsAndVocabularies) {
   std::vector<std::string> names;
   for (int i = 0; i < 70000; ++i) names.push_back("s" + std::to_string(i));

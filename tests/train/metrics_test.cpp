@@ -3,8 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -79,6 +82,28 @@ TEST(Metrics, AResumedFileHasEachStepOnce) {
   EXPECT_EQ(steps_in(path), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
   { MetricsFile file(path, 0); }
   EXPECT_TRUE(steps_in(path).empty());
+}
+
+TEST(Metrics, LinesWaitWhileTheDiskIsFull) {
+  const Scratch scratch;
+  const std::string path = scratch.file("metrics.jsonl");
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 500;
+  MetricsFile file(path, 0);
+  setrlimit(RLIMIT_FSIZE, &small);
+  testing::internal::CaptureStderr();
+  for (std::int64_t step = 1; step <= 7; ++step) file.write(make(step, 1));
+  const std::string warning = testing::internal::GetCapturedStderr();
+  EXPECT_THROW(file.finish(), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_THAT(warning, HasSubstr("File too large"));
+  EXPECT_EQ(std::count(warning.begin(), warning.end(), '\n'), 1);
+  file.write(make(8, 1));
+  file.finish();
+  EXPECT_EQ(steps_in(path), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
 TEST(Metrics, AFileThatCannotBeWrittenIsAnError) { EXPECT_THROW(MetricsFile("/nowhere/at/all/metrics.jsonl", 0), Error); }
