@@ -37,7 +37,8 @@ struct Header {
 
 class Descriptor {
  public:
-  Descriptor(const std::string& file, int flags) : id_(open(file.c_str(), flags | O_CLOEXEC)) {}
+  /// Opening a pipe without O_NONBLOCK would wait for its other end.
+  Descriptor(const std::string& file, int flags) : id_(open(file.c_str(), flags | O_CLOEXEC | O_NONBLOCK)) {}
   ~Descriptor() {
     if (id_ >= 0) close(id_);
   }

@@ -31,6 +31,8 @@ Finding finding(const std::string& path, const std::string& kind, const std::fun
     return {path, kind, ExitCode::kDone, check_it()};
   } catch (const Error& error) {
     return {path, kind, error.code() == ExitCode::kIo ? ExitCode::kIo : ExitCode::kData, error.what()};
+  } catch (const fs::filesystem_error& error) {
+    return {path, kind, ExitCode::kIo, fmt::format("{}: cannot be read: {}", path, error.code().message())};
   }
 }
 
@@ -89,6 +91,8 @@ std::string strangers_in(const std::string& directory, std::int64_t parts) {
 }
 
 std::string check_checkpoint(const std::string& directory) {
+  for (const auto& entry : fs::directory_iterator(directory))
+    check(entry.is_regular_file(), ExitCode::kData, "{}: is no regular file", entry.path().string());
   const Manifest manifest = verify_checkpoint(directory);
   const std::int64_t parameters = load_model(directory + "/model.h5", manifest.dtype).model.parameters().size();
   check(parameters == manifest.parameters, ExitCode::kData, "{}: model.h5 has {} parameters, the manifest {}", directory,
@@ -103,12 +107,20 @@ std::string check_checkpoint(const std::string& directory) {
 }
 
 std::string check_link(const fs::path& link) {
+  check(fs::is_symlink(link), ExitCode::kData, "{}: is no symbolic link", link.string());
   const fs::path target = fs::read_symlink(link);
   check(fs::is_directory(link), ExitCode::kData, "{}: points to {}, which is not there", link.string(), target.string());
   return "points to " + target.string();
 }
 
+std::string check_config(const std::string& path) {
+  check(fs::is_regular_file(path), ExitCode::kData, "{}: is no regular file", path);
+  load_config(path, {}, {});
+  return "readable";
+}
+
 std::string check_metrics(const std::string& path) {
+  check(fs::is_regular_file(path), ExitCode::kData, "{}: is no regular file", path);
   std::ifstream file(path, std::ios::binary);
   check(file.good(), ExitCode::kIo, "{}: cannot be opened: {}", path, std::strerror(errno));
   std::int64_t count = 0;
@@ -140,11 +152,7 @@ bool before(const fs::path& a, const fs::path& b) {
 std::vector<Finding> check_run(const fs::path& run) {
   std::vector<Finding> findings;
   const std::string config = (run / "config.toml").string(), metrics = (run / "metrics.jsonl").string();
-  if (fs::exists(config))
-    findings.push_back(finding(config, "config", [&] {
-      load_config(config, {}, {});
-      return std::string("readable");
-    }));
+  if (fs::exists(config)) findings.push_back(finding(config, "config", [&] { return check_config(config); }));
   if (fs::exists(metrics)) findings.push_back(finding(metrics, "metrics", [&] { return check_metrics(metrics); }));
   std::vector<fs::path> members;
   for (const auto& entry : fs::directory_iterator(run / "checkpoints")) members.push_back(entry.path());
@@ -192,10 +200,7 @@ std::vector<Finding> verify_kind(const std::string& path, FileKind kind) {
     case FileKind::kConfig:
       break;
   }
-  return one([&] {
-    load_config(path, {}, {});
-    return std::string("readable");
-  });
+  return one([&] { return check_config(path); });
 }
 
 }  // namespace

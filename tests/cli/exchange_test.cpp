@@ -105,6 +105,9 @@ TEST_F(ExchangeCommands, VerifySaysWhatIsWrongWithWhat) {
   EXPECT_THAT(bad.out, AllOf(HasSubstr("step-2: BAD"), HasSubstr("step-4: BAD"),
                              HasSubstr("latest: BAD: points to step-6, which is not there"),
                              HasSubstr(".step-9.tmp: ok: leftover"), Not(HasSubstr("step-6: ok"))));
+  fs::remove(directory_.file("run/checkpoints/step-3/model.h5"));
+  ASSERT_EQ(mkfifo(directory_.file("run/checkpoints/step-3/model.h5").c_str(), 0600), 0);
+  EXPECT_THAT(gau("verify", "run").out, HasSubstr("step-3: BAD: model.h5: is no regular file"));
   const json told = json::parse(gau("verify", "run", "--json").out);
   EXPECT_EQ(told["ok"], false);
   EXPECT_GT(told["things"].size(), 4u);

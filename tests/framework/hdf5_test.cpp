@@ -5,6 +5,7 @@
 #include <hdf5.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -174,6 +175,8 @@ TEST_F(Hdf5, DamageIsNamed) {
   EXPECT_THAT(error_of(ExitCode::kData, [&] { h5::Reader reader(path("nothing.h5")); }), HasSubstr("not an HDF5 file"));
   EXPECT_THAT(error_of(ExitCode::kIo, [&] { h5::Reader reader(path("absent.h5")); }), HasSubstr("No such file"));
   EXPECT_THAT(error_of(ExitCode::kIo, [&] { h5::Reader reader(directory_.string()); }), HasSubstr("not a regular file"));
+  ASSERT_EQ(mkfifo(path("pipe.h5").c_str(), 0600), 0);
+  EXPECT_THAT(error_of(ExitCode::kIo, [&] { h5::Reader reader(path("pipe.h5")); }), HasSubstr("not a regular file"));
 }
 
 /// A file as another program would make it: no user block, variable strings, types of its own.
