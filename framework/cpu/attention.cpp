@@ -5,11 +5,11 @@
 //   dA = M ⊙ (dO Vᵀ),  dS = A ⊙ (dA - rowsum(dO ⊙ O)),  dV += (A ⊙ M)ᵀ dO,  dQ = dS K,  dK += dSᵀ Q.
 // Keys whose weight float32 cannot notice are left out of the products with V and dO where few remain (sparse_rows.h).
 // Blocks run one after another and each product uses all threads, so sums over blocks have one order.
-#include "framework/cpu/attention_rows.h"
+#include <optional>
+#include <vector>
+
 #include "framework/cpu/attention_sparse.h"
 #include "framework/cpu/cpu_backend.h"
-#include "framework/cpu/dropout_row.h"
-#include "framework/parallel.h"
 
 namespace gau::cpu {
 
@@ -59,8 +59,8 @@ void dropout_factors(const Attention& attention, const AttentionBlock& block, co
 }
 
 template <class T>
-void sparse_forward(Attention& attention, const AttentionBlock& block, const AttentionInputs& in, const DropoutSpec& dropout,
-                    SparseBlock<T>& sparse, Tensor out) {
+void sparse_forward(Attention& attention, const AttentionBlock& block, const DropoutSpec& dropout,
+                    const ColumnSlices<T>& values, SparseBlock<T>& sparse, Tensor out) {
   const T* const all = attention.weights().template data<T>();
   sparse.for_strips([&](Strip<T>& strip, std::int64_t first, std::int64_t rows) {
     pick_weights(all + first * block.width, rows, block.width, strip);
@@ -69,7 +69,7 @@ void sparse_forward(Attention& attention, const AttentionBlock& block, const Att
     dropout_factors(attention, block, dropout, strip, first, rows, factors);
     for (std::size_t n = 0; n < factors.size(); ++n) strip.weights[n] *= factors[n];
   });
-  sparse.weighted_sums(&Strip<T>::weights, in.v, out);
+  sparse.weighted_sums(&Strip<T>::weights, values, out);
 }
 
 // slopes = A ⊙ (M ⊙ dA - rowsum(dO ⊙ O)) from dA, and weights = A ⊙ M.
@@ -116,7 +116,8 @@ void take_region(const Attention& attention, const AttentionBlock& block, Region
 
 template <class T>
 void sparse_backward(Attention& attention, const AttentionBlock& block, const AttentionInputs& in, const DropoutSpec& dropout,
-                     const Tensor& out, const Tensor& dout, SparseBlock<T>& sparse, const AttentionGradients& gradients) {
+                     const Tensor& out, const Tensor& dout, const std::vector<ColumnSlices<T>>& keys, SparseBlock<T>& sparse,
+                     const AttentionGradients& gradients) {
   const T* const all = attention.weights().template data<T>();
   sparse.products(dout, in.v);
   sparse.for_strips([&](Strip<T>& strip, std::int64_t first, std::int64_t rows) {
@@ -133,7 +134,7 @@ void sparse_backward(Attention& attention, const AttentionBlock& block, const At
         take_region(attention, block, region.region, sparse, strip, first, rows);
       });
     }
-    sparse.weighted_sums(slopes, region.k, dq);
+    sparse.weighted_sums(slopes, keys[static_cast<std::size_t>(region.region)], dq);
     sparse.spread_to(slopes, region.q, dk);
   }
 }
@@ -181,12 +182,14 @@ void forward(Backend& backend, const AttentionInputs& in, const AttentionPlan& p
              Tensor log_sum_exp) {
   Attention attention(backend, in, plan);
   Pieces<T> pieces;
+  std::optional<ColumnSlices<T>> values;  // made for the first block that needs them
   Tensor weights = attention.weights();
   for (const AttentionBlock& block : attention.geometry().blocks()) {
     const ProductTypeScope products(backend, value_products(backend, block));
     SparseBlock<T> sparse(block);
     if (weigh(attention, block, pieces, sparse, log_sum_exp.data<T>())) {
-      sparse_forward(attention, block, in, dropout, sparse, out);
+      if (!values) values.emplace(in.v);
+      sparse_forward(attention, block, dropout, *values, sparse, out);
       continue;
     }
     if (dropout.active()) {
@@ -213,13 +216,17 @@ void backward(Backend& backend, const AttentionInputs& in, const AttentionPlan& 
     if (gradient->defined()) backend.fill(*gradient, 0);
   }
   Pieces<T> pieces;
+  std::vector<ColumnSlices<T>> keys;  // of every region, made for the first block that needs them
   Tensor ds = attention.buffer();
   Tensor scratch = plan.has_far() ? attention.buffer() : Tensor();
   for (const AttentionBlock& block : attention.geometry().blocks()) {
     const ProductTypeScope products(backend, value_products(backend, block));
     SparseBlock<T> sparse(block);
     if (weigh<T>(attention, block, pieces, sparse, nullptr)) {
-      sparse_backward(attention, block, in, dropout, out, dout, sparse, gradients);
+      if (keys.empty()) {
+        for (const RegionInput& region : attention.regions()) keys.emplace_back(region.k);
+      }
+      sparse_backward(attention, block, in, dropout, out, dout, keys, sparse, gradients);
     } else {
       dense_backward<T>(backend, attention, block, in, dropout, out, dout, ds, scratch, gradients);
     }

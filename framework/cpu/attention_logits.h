@@ -123,7 +123,6 @@ class Attention {
   template <class T>
   void weigh(const AttentionBlock& block, Pieces<T>* pieces, T* log_sum_exp) {
     if (pieces) pieces->resize(block);
-    const double share = plan_.skip / static_cast<double>(block.width);
     // Logits decide by differences; at s = 128 a bf16 product is off by 1e-2. They cost a twelfth of the value products.
     const ProductTypeScope exact(backend_, DType::kF32);
     for (const RegionInput& region : regions_) logits_of<T>(block, region);
@@ -131,20 +130,19 @@ class Attention {
     for_rows(block, [&](const AttentionRow& at, std::int64_t n) {
       T* row = all + n * block.width;
       T value = 0;
-      T largest = 1;
+      T threshold = 0;
       if (at.kind == RowKind::kTokens) {
         if (plan_.has_distance_law()) scale_by_distance(block, plan_, at.position, true, row);
         mask_row(block, plan_, geometry_.mask(at.sequence), at.position, row);
-        value = pieces ? softmax_pieces(row, block.width, static_cast<T>(std::log(share)), pieces->maxima_of(n),
-                                        pieces->active_of(n), largest)
-                       : softmax_row(row, block.width, largest);
+        value = pieces ? softmax_pieces(row, block.width, plan_.skip, pieces->maxima_of(n), pieces->active_of(n), threshold)
+                       : softmax_row(row, block.width);
       } else {
-        const T alike = at.kind == RowKind::kUniform ? T(1) / static_cast<T>(block.width) : T(0);
-        std::fill(row, row + block.width, alike);
-        if (at.kind == RowKind::kUniform) largest = alike;
-        if (pieces) std::fill_n(pieces->active_of(n), pieces->count, at.kind == RowKind::kUniform);
+        const bool uniform = at.kind == RowKind::kUniform;
+        threshold = T(1) / static_cast<T>(block.width);
+        std::fill(row, row + block.width, uniform ? threshold : T(0));
+        if (pieces) std::fill_n(pieces->active_of(n), pieces->count, uniform);
       }
-      if (pieces) pieces->thresholds[static_cast<std::size_t>(n)] = static_cast<T>(share) * largest;
+      if (pieces) pieces->thresholds[static_cast<std::size_t>(n)] = threshold;
       if (log_sum_exp) log_sum_exp[at.sequence * geometry_.queries() + at.row] = value;
     });
   }

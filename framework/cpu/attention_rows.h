@@ -52,10 +52,10 @@ void scale_by_distance(const AttentionBlock& block, const AttentionPlan& plan, s
   }
 }
 
-/// Softmax in place; returns ln Σ exp, and the largest weight. Sums run in sixteen interleaved lanes, so they do not depend on
+/// Softmax in place; returns ln Σ exp. Sums run in sixteen interleaved lanes, so they do not depend on
 /// anything but the width.
 template <class T>
-T softmax_row(T* row, std::int64_t width, T& largest_weight) {
+T softmax_row(T* row, std::int64_t width) {
   T largest = row[0];
 #pragma omp simd reduction(max : largest)
   for (std::int64_t j = 0; j < width; ++j) largest = std::max(largest, row[j]);
@@ -68,7 +68,6 @@ T softmax_row(T* row, std::int64_t width, T& largest_weight) {
   const T inverse = 1 / sum;
 #pragma omp simd
   for (std::int64_t j = 0; j < width; ++j) row[j] *= inverse;
-  largest_weight = inverse;
   return largest + std::log(sum);
 }
 
@@ -97,12 +96,31 @@ T piece_maxima(const T* row, std::int64_t width, T* maxima) {
   return unordered ? std::numeric_limits<T>::quiet_NaN() : largest;
 }
 
-/// softmax_row for long rows of which little matters: pieces whose weights are all below e^cut of the row's largest are left as
-/// they are and get active[piece] = 0, to be read as zeros; the others' sum is the row's. `maxima` is room for a number a
-/// piece.
+/// Thresholds that a row of long attention tries, from the largest down, each an eighth of the former.
+constexpr int kThresholds = 6;
+
+/// Of one piece of weights: sums[k] += those below thresholds[k].
 template <class T>
-T softmax_pieces(T* row, std::int64_t width, T cut, T* maxima, std::uint8_t* active, T& largest_weight) {
+void sum_below(const T* piece, std::int64_t count, const T* thresholds, T* sums) {
+  for (int k = 0; k < kThresholds; ++k) {
+    const T threshold = thresholds[k];
+    T part = 0;
+#pragma omp simd reduction(+ : part)
+    for (std::int64_t j = 0; j < count; ++j) part += piece[j] < threshold ? piece[j] : T(0);
+    sums[k] += part;
+  }
+}
+
+/// softmax_row for long rows of which little matters. What is left out of a row is at most `skip` of its largest weight: half
+/// of that in pieces whose weights are all below skip / 2n (n columns), which are left as they are and get active[piece] = 0,
+/// to be read as zeros; the other half in weights below `threshold`, the largest one tried whose weights below it add up to no
+/// more. `maxima` is room for a number a piece.
+template <class T>
+T softmax_pieces(T* row, std::int64_t width, double skip, T* maxima, std::uint8_t* active, T& threshold) {
   const T largest = piece_maxima(row, width, maxima);
+  const T least = static_cast<T>(skip / 2 / static_cast<double>(width)), cut = std::log(least);
+  T tried[kThresholds], below[kThresholds] = {};
+  for (int k = kThresholds - 1; k >= 0; --k) tried[k] = k == kThresholds - 1 ? least : 8 * tried[k + 1];
   T sum = 0;
   for (std::int64_t begin = 0; begin < width; begin += kPiece) {
     const std::int64_t p = begin / kPiece, count = std::min(kPiece, width - begin);
@@ -116,6 +134,7 @@ T softmax_pieces(T* row, std::int64_t width, T cut, T* maxima, std::uint8_t* act
       part += piece[j];
     }
     sum += part;
+    sum_below(piece, count, tried, below);
   }
   const T inverse = 1 / sum;
   for (std::int64_t begin = 0; begin < width; begin += kPiece) {
@@ -124,7 +143,9 @@ T softmax_pieces(T* row, std::int64_t width, T cut, T* maxima, std::uint8_t* act
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j) row[begin + j] *= inverse;
   }
-  largest_weight = inverse;
+  int best = 0;
+  while (best < kThresholds - 1 && !(below[best] <= static_cast<T>(skip / 2))) ++best;
+  threshold = tried[best] * inverse;
   return largest + std::log(sum);
 }
 

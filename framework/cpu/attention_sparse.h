@@ -12,6 +12,37 @@
 
 namespace gau::cpu {
 
+/// A tensor [B, L, C] cut into slices of columns, each [B, L, kWidth] without gaps. Sums over few of its rows take one slice
+/// after another: rows that one strip has read then wait in the cache for the next one, where rows of the tensor itself, a
+/// multiple of a page's half apart, would drive each other out.
+template <class T>
+class ColumnSlices {
+ public:
+  static constexpr std::int64_t kWidth = 3 * kLanes<T>;
+
+  explicit ColumnSlices(const Tensor& x) : length_(x.dim(1)), columns_(x.dim(2)), slices_(Tensor::empty(x.shape(), x.dtype())) {
+    const std::int64_t rows = x.dim(0) * length_;
+    const T* const from = x.data<T>();
+    T* const to = slices_.data<T>();
+    parallel_for(columns_, kWidth, [&](std::int64_t begin, std::int64_t end) {
+      T* slice = to + begin * rows;
+      for (std::int64_t r = 0; r < rows; ++r, slice += end - begin)
+        std::copy_n(from + r * columns_ + begin, end - begin, slice);
+    });
+    rows_ = rows;
+  }
+
+  /// The rows of a sequence in the slice that begins at column `begin`, a multiple of kWidth.
+  const T* slice(std::int64_t begin, std::int64_t sequence) const {
+    const std::int64_t width = std::min(kWidth, columns_ - begin);
+    return slices_.data<T>() + begin * rows_ + sequence * length_ * width;
+  }
+
+ private:
+  std::int64_t length_, columns_, rows_ = 0;
+  Tensor slices_;
+};
+
 template <class T>
 class SparseBlock {
  public:
@@ -50,13 +81,17 @@ class SparseBlock {
     return range.first + column - range.column;
   }
 
-  /// Rows of `out` [B, R, C] = numbers · x for the block's rows, x [B, L, C].
-  void weighted_sums(std::vector<T> Strip<T>::*numbers, const Tensor& x, Tensor out) {
+  /// Rows of `out` [B, R, C] = numbers · x for the block's rows.
+  void weighted_sums(std::vector<T> Strip<T>::*numbers, const ColumnSlices<T>& x, Tensor out) {
     T* const to = out.data<T>();
-    const std::int64_t width = x.dim(2);
-    for_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
-      weighted_sum(strip, (strip.*numbers).data(), rows_of_keys(x.data<T>(), x, row), 0, width, rows, to + place(out, row),
-                   width);
+    const std::int64_t width = out.dim(2);
+    parallel_for(width, ColumnSlices<T>::kWidth, [&](std::int64_t begin, std::int64_t end) {
+      for (std::size_t s = 0; s < strips_.size(); ++s) {
+        const auto [row, rows] = extent(static_cast<std::int64_t>(s));
+        const T* const keys = x.slice(begin, block_.first_sequence + row / block_.rows);
+        const auto row_of = [&, count = end - begin](std::int64_t column) { return keys + key_of(column) * count - begin; };
+        weighted_sum(strips_[s], (strips_[s].*numbers).data(), row_of, begin, end, rows, to + place(out, row), width);
+      }
     });
   }
 

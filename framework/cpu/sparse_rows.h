@@ -1,7 +1,7 @@
 // Products of attention that touch only the keys that matter: strips of eight query rows, each with a list of kept keys.
 //
-// A weight below 2^-24 / n of its row's largest (n columns) is lost when it is added in float32, so that leaving it out changes
-// nothing that float32 could show: all dropped weights of a row together are below 2^-24 of its largest. GAU's values are
+// The smallest weights of a row that together are at most 2^-24 of its largest are lost when they are added in float32: leaving
+// them out changes nothing that float32 could show (softmax_pieces finds the threshold row by row). GAU's values are
 // twelve times as wide as its keys, so this is where the time goes. Kept keys lie anywhere (blocks of keys are rarely empty
 // even when 1 % of the keys matter), hence a list a strip and not a mask of blocks.
 #pragma once
@@ -99,13 +99,19 @@ void pick_weights(const T* matrix, std::int64_t rows, std::int64_t stride, Strip
 
 namespace detail {
 
+// Kept keys lie anywhere, which no hardware foresees: the piece of the key so many places down the list is fetched beforehand.
+constexpr std::size_t kAhead = 12;
+
 // out[r][0 … N·lanes) = Σ_n numbers[n][r] · source row n, for eight rows: 8 N accumulators in registers.
 template <class T, int N, class RowOf>
 void weighted_sum_piece(const Strip<T>& strip, const T* numbers, RowOf&& row_of, std::int64_t at, std::int64_t rows, T* out,
                         std::int64_t stride) {
   Wide<T> sum[kStripRows][N] = {};
-  for (std::size_t n = 0; n < strip.size(); ++n) {
+  const std::size_t size = strip.size();
+  for (std::size_t n = 0; n < size; ++n) {
     const T* source = row_of(strip.columns[n]) + at;
+    const T* later = row_of(strip.columns[std::min(n + kAhead, size - 1)]) + at;
+    for (int v = 0; v < N; ++v) __builtin_prefetch(later + v * kLanes<T>);
     const T* weight = numbers + n * kStripRows;
     Wide<T> value[N];
     for (int v = 0; v < N; ++v) load<T>(value[v], source + v * kLanes<T>);
