@@ -1,6 +1,7 @@
 // Names, links and removal of checkpoints. A step is a number here, never a text: step-9 is older than step-10.
 #include "train/checkpoint_store.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -121,16 +122,22 @@ std::optional<Manifest> CheckpointStore::newest() const {
   return std::nullopt;
 }
 
-std::uint64_t CheckpointStore::write(const RunFacts& facts, const Snapshot& snapshot) const {
-  const std::string temporary = temporary_of(snapshot.state.step);
+void CheckpointStore::prepare(std::int64_t step) const {
+  const std::string temporary = temporary_of(step);
   remove_quietly(temporary);
-  try {
-    return write_checkpoint(temporary, facts, snapshot);
-  } catch (...) {
-    remove_quietly(temporary);
-    throw;
-  }
+  if (mkdir(temporary.c_str(), 0777) != 0) fail(ExitCode::kIo, "{}: cannot be made: {}", temporary, std::strerror(errno));
 }
+
+std::vector<ManifestFile> CheckpointStore::write(const RunFacts& facts, const Snapshot& snapshot) const {
+  return write_checkpoint_files(temporary_of(snapshot.state.step), facts, snapshot);
+}
+
+std::uint64_t CheckpointStore::complete(const RunFacts& facts, const Snapshot& snapshot,
+                                        const std::vector<ManifestFile>& files) const {
+  return write_manifest(temporary_of(snapshot.state.step), facts, snapshot, files);
+}
+
+void CheckpointStore::discard(std::int64_t step) const { remove_quietly(temporary_of(step)); }
 
 /// A checkpoint of the same step, which is equal or was rejected, makes room. It is removed after the rename, and under another
 /// name, so that a directory that is half removed never looks like a checkpoint.
@@ -183,8 +190,11 @@ void CheckpointStore::prune(std::int64_t newest) const {
   for (const std::int64_t step : old) {
     const std::string doomed = fmt::format("{}/.{}.old", directory_, step_name(step));
     remove_quietly(doomed);
-    rename_path(directory_of(step), doomed);
-    remove_or_warn(doomed);
+    // The newest is published already: what is not removed now costs space alone.
+    if (std::rename(directory_of(step).c_str(), doomed.c_str()) != 0)
+      log::warn("{}: cannot be removed: {}", directory_of(step), std::strerror(errno));
+    else
+      remove_or_warn(doomed);
   }
 }
 

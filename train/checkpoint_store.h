@@ -21,10 +21,14 @@ class CheckpointStore {
   /// `run` is the run directory. The `keep` newest checkpoints survive, and the `keep_best` of smallest validation loss.
   CheckpointStore(const std::string& run, std::int64_t keep, std::int64_t keep_best = 1);
 
-  /// Writes the snapshot under its temporary name; returns its digest. Touches nothing else, so it may run beside everything
-  /// here but another write of the same step. Throws Error(kIo) with path and errno text, and leaves nothing then.
-  std::uint64_t write(const RunFacts& facts, const Snapshot& snapshot) const;
-  /// Makes what write() left for `step` a checkpoint, moves `best` to it when asked, then `latest`, then removes old ones.
+  /// A checkpoint is made by prepare(), once, then write() by every rank for its snapshot, which touches nothing else and may
+  /// run beside everything here; then complete(), once, with what write() returned, in the order of ranks. The last returns the
+  /// state's digest. All throw Error(kIo) with path and errno text; discard() removes what is then there.
+  void prepare(std::int64_t step) const;
+  std::vector<ManifestFile> write(const RunFacts& facts, const Snapshot& snapshot) const;
+  std::uint64_t complete(const RunFacts& facts, const Snapshot& snapshot, const std::vector<ManifestFile>& files) const;
+  void discard(std::int64_t step) const;
+  /// Makes what complete() left for `step` a checkpoint, moves `best` to it when asked, then `latest`, then removes old ones.
   /// Throws Error(kIo); the checkpoints before are then still there.
   void publish(std::int64_t step, bool best) const;
 

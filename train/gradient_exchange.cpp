@@ -14,6 +14,12 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
 }
 std::span<std::byte> bytes_of(Tensor& tensor) { return {static_cast<std::byte*>(tensor.raw()), tensor.bytes()}; }
 
+/// Elements in both; an empty range at the start of one of them when there are none.
+Range common(Range a, Range b) {
+  const Range both{std::max(a.begin, b.begin), std::min(a.end, b.end)};
+  return both.size() > 0 ? both : Range{a.begin, a.begin};
+}
+
 /// The parts of all ranks, by rank, become one sum, in the storage of the first. Others may be overwritten.
 void add_in_order(std::vector<Tensor>& parts, ReduceOrder order) {
   const std::size_t count = parts.size();
@@ -171,6 +177,34 @@ bool GradientExchange::take_sums(std::int64_t index, bool wait) {
   }
   bucket = Bucket{};
   return true;
+}
+
+Tensor collect_slices(Communicator& ranks, const Tensor& own, const BucketPlan& plan, const std::vector<Range>& wanted,
+                      std::int64_t step) {
+  const auto me = static_cast<std::size_t>(ranks.rank());
+  Tensor collected = Tensor::empty({wanted[me].size()}, own.dtype());
+  std::vector<std::unique_ptr<Transfer>> transfers;
+  std::int64_t at = 0;  // of the own slice in `own`
+  for (std::int64_t i = 0; i < plan.buckets(); ++i) {
+    const MessageLabel label{MessageKind::kMoments, step, i};
+    const Range mine = plan.slice(i, ranks.rank());
+    for (int peer = 0; peer < ranks.size(); ++peer) {
+      const Range given = common(mine, wanted[static_cast<std::size_t>(peer)]);
+      const Range taken = common(plan.slice(i, peer), wanted[me]);
+      Tensor from, to;
+      if (given.size() > 0) from = own.segment(at + given.begin - mine.begin, {given.size()});
+      if (taken.size() > 0) to = collected.segment(taken.begin - wanted[me].begin, {taken.size()});
+      if (peer == ranks.rank()) {
+        if (to.defined()) kernels::convert(from, to);
+        continue;
+      }
+      if (to.defined()) transfers.push_back(ranks.receive(peer, label, bytes_of(to)));
+      if (from.defined()) transfers.push_back(ranks.send(peer, label, bytes_of(std::as_const(from))));
+    }
+    at += mine.size();
+  }
+  for (const auto& transfer : transfers) ranks.wait(*transfer);
+  return collected;
 }
 
 void share_slices(Communicator& ranks, Tensor flat, const BucketPlan& plan, const MessageLabel& label) {

@@ -63,4 +63,9 @@ class GradientExchange {
 /// everybody's.
 void share_slices(Communicator& ranks, Tensor flat, const BucketPlan& plan, const MessageLabel& label);
 
+/// The other way: every rank gets, of a buffer whose slices lie with their owners, the elements that it wants.
+/// `own`: this rank's slices, bucket after bucket; `wanted` by rank.
+Tensor collect_slices(Communicator& ranks, const Tensor& own, const BucketPlan& plan, const std::vector<Range>& wanted,
+                      std::int64_t step);
+
 }  // namespace gau

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kFormat = 2;
+constexpr std::int64_t kFormat = 3;
 constexpr const char* kSeal = "manifest_digest";
 
 std::uint64_t parse_digest(const std::string& text) {
@@ -80,7 +80,7 @@ Manifest manifest_of(const Json& json, std::vector<ManifestFile>& files) {
   manifest.dtype = parse_dtype(json.at("dtype"));
   json.at("config").get_to(manifest.config);
   for (const Json& file : json.at("files"))
-    files.push_back({file.at("name"), file.at("bytes"), parse_digest(file.at("digest"))});
+    files.push_back({file.at("name"), file.at("bytes"), parse_digest(file.at("digest")), 0});
   return manifest;
 }
 
@@ -127,7 +127,8 @@ ManifestFile describe_file(const std::string& directory, const std::string& name
   const std::string path = directory + "/" + name;
   std::ifstream file(path, std::ios::binary);
   check(file.good(), ExitCode::kIo, "{}: cannot be read: {}", path, std::strerror(errno));
-  ManifestFile described{name};
+  ManifestFile described;
+  described.name = name;
   Digest digest;
   std::vector<char> buffer(1 << 20);
   while (file) {

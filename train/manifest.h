@@ -9,13 +9,6 @@
 
 namespace gau {
 
-/// A file of a checkpoint, as the manifest states it.
-struct ManifestFile {
-  std::string name;
-  std::uint64_t bytes = 0;
-  std::uint64_t digest = 0;  ///< xxh64 of the whole file
-};
-
 /// The manifest as JSON, sealed by a digest of its own. `model` gives tensor ranges, method and L_train.
 std::string manifest_text(const Manifest& manifest, const std::vector<ManifestFile>& files, const Model& model);
 

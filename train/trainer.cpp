@@ -219,7 +219,7 @@ std::vector<Trainer::ShardReport> Trainer::reports_of_all(std::vector<ShardRepor
   return all;
 }
 
-StepReport Trainer::step(std::int64_t step, std::uint32_t flags) {
+StepReport Trainer::step(std::int64_t step, const std::function<std::uint32_t()>& flags) {
   if (step != next_step_) prefetcher_ = prefetch_from(step);
   next_step_ = step + 1;
 
@@ -227,7 +227,8 @@ StepReport Trainer::step(std::int64_t step, std::uint32_t flags) {
   report.step = step;
   report.learning_rate = learning_rate(config_.optim, step);
   std::vector<ShardReport> mine = accumulate(step);
-  for (ShardReport& shard : mine) shard.flags = flags;
+  const std::uint32_t asked = flags ? flags() : 0;
+  for (ShardReport& shard : mine) shard.flags = asked;
   const std::vector<ShardReport> all = reports_of_all(std::move(mine), step);
   for (const ShardReport& shard : all) {
     report.sums.add(shard.sums);
@@ -249,6 +250,15 @@ StepReport Trainer::step(std::int64_t step, std::uint32_t flags) {
     share = [&](Tensor flat) { share_slices(ranks_, flat, buckets_, {MessageKind::kParameters, step}); };
   optimizer_.apply(report.learning_rate, clip_factor(report.gradient_norm, config_.optim.clip) / tokens, share);
   return report;
+}
+
+std::pair<Tensor, Tensor> Trainer::moments(const std::vector<Range>& wanted) const {
+  const Tensor &first = optimizer_.first(), &second = optimizer_.second();
+  const Range mine = wanted[static_cast<std::size_t>(ranks_.rank())];
+  if (first.size() == parameters())
+    return {first.segment(mine.begin, {mine.size()}), second.segment(mine.begin, {mine.size()})};
+  return {collect_slices(ranks_, first, buckets_, wanted, next_step_),
+          collect_slices(ranks_, second, buckets_, wanted, next_step_)};
 }
 
 std::string Trainer::non_finite_reason(const std::vector<ShardReport>& reports) const {

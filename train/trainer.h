@@ -9,8 +9,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/corpus.h"
@@ -69,9 +71,14 @@ class Trainer {
   Optimizer& optimizer() { return optimizer_; }
   std::int64_t parameters() const { return model_.parameters().size(); }
 
-  /// Runs optimizer step `step`; steps are taken in order, from the first one asked for. `flags` of all ranks are united in the
-  /// report: what one rank asks for reaches all in the same step. With several ranks all call, here and below.
-  StepReport step(std::int64_t step, std::uint32_t flags = 0);
+  /// Runs optimizer step `step`; steps are taken in order, from the first one asked for. `flags` is asked once the gradients
+  /// are there; those of all ranks are united in the report, so that what one asks for reaches all in the same step. With
+  /// several ranks all call, here and below.
+  StepReport step(std::int64_t step, const std::function<std::uint32_t()>& flags = {});
+
+  /// First and second moments of the elements that this rank wants; `wanted` by rank. Shared with the optimizer where it has
+  /// them all.
+  std::pair<Tensor, Tensor> moments(const std::vector<Range>& wanted) const;
 
   bool has_validation() const { return validation_ != nullptr; }
   /// The validation split with fixed masks and without dropout: at most `batches` batches, spread evenly over it.

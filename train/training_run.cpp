@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 
 #include "data/corpus.h"
 #include "framework/atomic_file.h"
@@ -19,6 +20,7 @@
 #include "train/init_from.h"
 #include "train/metrics.h"
 #include "train/precision.h"
+#include "train/start_checks.h"
 #include "train/stop_request.h"
 #include "train/trainer.h"
 
@@ -32,6 +34,13 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kValidationBatches = 8;   // a validation costs about as much as three steps
 constexpr std::int64_t kMostNonFiniteSteps = 5;  // in a row
 constexpr double kSelfAttentionLimit = 0.9;
+
+// What ranks tell each other in the control message of a step.
+enum StepFlag : std::uint32_t {
+  kStop = 1,    // end after this step
+  kSave = 2,    // make a checkpoint
+  kSaving = 4,  // this rank's writer is still busy
+};
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -71,48 +80,55 @@ double measure_product_rate(DType dtype) {
 
 class TrainingRun {
  public:
-  explicit TrainingRun(const TrainRequest& request)
+  TrainingRun(const TrainRequest& request, Communicator& ranks)
       : request_(request),
+        ranks_(ranks),
+        is_first_(ranks.rank() == 0),
         config_(request.config),
         corpus_(config_.data.corpus),
-        corpus_digest_(corpus_.digest()),
-        trainer_(config_, corpus_),
+        corpus_digest_(agreed_digest()),
+        trainer_(config_, corpus_, ranks),
         text_(Tokenization::of(corpus_.tokenizer())) {
     config_.model = trainer_.model().config();
   }
 
   TrainResult run() {
     start();
-    MetricsFile metrics(path("metrics.jsonl"), state_.step);
+    std::optional<MetricsFile> metrics;
+    if (is_first_) metrics.emplace(path("metrics.jsonl"), state_.step);
     Progress progress(config_.optim.steps, config_.train.log_every);
     const auto begin = last_save_ = Clock::now();
+    flags_ = flags_before_the_first_step();
     try {
-      while (state_.step < config_.optim.steps && !stop_.stop()) {
+      while (state_.step < config_.optim.steps && !(flags_ & kStop)) {
         const StepMetrics line = step(progress);
-        metrics.write(line);
-        progress.show(line);
-        if (saver_->done()) publish(progress);
+        if (metrics) {
+          metrics->write(line);
+          progress.show(line);
+        }
+        if (saver_->in_flight() && !(flags_ & kSaving)) publish(progress);
         if (save_is_due()) begin_save(progress);
       }
     } catch (...) {
-      publish(progress);
+      // Others may not be here, so only a rank alone ends its save.
+      if (ranks_.size() == 1) publish(progress);
       throw;
     }
     publish(progress);
     save_last();
-    metrics.finish();
-    return finish(stop_.stop() && state_.step < config_.optim.steps, seconds_since(begin));
+    if (metrics) metrics->finish();
+    return finish((flags_ & kStop) && state_.step < config_.optim.steps, seconds_since(begin));
   }
 
  private:
   std::string path(const char* name) const { return (fs::path(config_.train.output) / name).string(); }
 
   void start() {
-    store_.emplace(config_.train.output, config_.train.keep, config_.train.keep_best);
-    store_->remove_leftovers();
-    saver_.emplace(*store_, facts());
+    if (is_first_) open_store();
     trainer_.model().initialize(static_cast<std::uint64_t>(config_.train.seed));
-    const std::optional<Manifest> checkpoint = request_.resume ? store_->newest() : std::nullopt;
+    const std::optional<Manifest> checkpoint = checkpoint_to_resume();
+    if (!is_first_) open_store();
+    saver_.emplace(*store_, facts(), ranks_);
     if (checkpoint) {
       resume(*checkpoint);
     } else if (request_.resume) {
@@ -120,9 +136,65 @@ class TrainingRun {
     } else if (!request_.init_from.empty()) {
       init_from(request_.init_from, text_, trainer_.model());
     }
+    advise();
+    if (!is_first_) return;
     write_file(path("config.toml"), to_toml(config_));
     log::set_file(path("log.txt"));
     describe();
+  }
+
+  // The first rank makes directories, and is done with it when the others come here.
+  void open_store() {
+    check(is_first_ || fs::is_directory(config_.train.output), ExitCode::kIo,
+          "{}: the run directory that {} made is not here; all ranks need the same file system", config_.train.output,
+          ranks_.describe(0));
+    store_.emplace(config_.train.output, config_.train.keep, config_.train.keep_best);
+    if (is_first_) store_->remove_leftovers();
+  }
+
+  // Found and verified by the first rank.
+  std::optional<Manifest> checkpoint_to_resume() {
+    std::optional<Manifest> found;
+    if (request_.resume && is_first_) found = store_->newest();
+    const std::string directory = ranks_.broadcast_text({MessageKind::kStart}, 0, found ? found->directory : "");
+    if (!is_first_ && !directory.empty()) found = read_manifest(directory);
+    return found;
+  }
+
+  // Every rank must be about to do the same, with the same data.
+  std::uint64_t agreed_digest() {
+    ranks_.set_timeout(config_.train.timeout);
+    const std::uint64_t digest = corpus_.digest();
+    Facts facts = shared_settings(config_);
+    facts.emplace_back("data digest", digest_text(digest));
+    facts.emplace_back("--resume", request_.resume ? "yes" : "no");
+    facts.emplace_back("--overwrite", request_.overwrite ? "yes" : "no");
+    facts.emplace_back("--init-from", request_.init_from);
+    facts.emplace_back("--check-replicas", std::to_string(request_.check_replicas));
+    check_agreement(ranks_, facts);
+    return digest;
+  }
+
+  void advise() {
+    const std::string advice = binding_advice(threads(), available_processors(), ranks_.size());
+    if (!advice.empty()) log::warn("{}", advice);
+  }
+
+  std::uint32_t flags_before_the_first_step() {
+    std::uint32_t all = 0;
+    for (const std::uint32_t one : ranks_.all_gather(MessageLabel{MessageKind::kControl, state_.step - 1}, own_flags()))
+      all |= one;
+    return all;
+  }
+
+  std::uint32_t own_flags() {
+    const double minutes = config_.train.save_minutes;
+    const bool by_clock = is_first_ && minutes > 0 && seconds_since(last_save_) >= 60 * minutes;
+    std::uint32_t flags = 0;
+    if (stop_.stop()) flags |= kStop;
+    if (stop_.take_save() || by_clock) flags |= kSave;
+    if (saver_->in_flight() && !saver_->done()) flags |= kSaving;
+    return flags;
   }
 
   RunFacts facts() { return {trainer_.model(), config_, text_, corpus_digest_}; }
@@ -130,10 +202,10 @@ class TrainingRun {
   void resume(const Manifest& checkpoint) {
     check_corpus(checkpoint);
     for (const std::string& difference : config_differences(checkpoint.config, config_)) {
-      log::warn("resuming with a changed setting: {}", difference);
+      if (is_first_) log::warn("resuming with a changed setting: {}", difference);
     }
     load_checkpoint(checkpoint, trainer_.model(), trainer_.optimizer(), state_);
-    store_->relink(state_);
+    if (is_first_) store_->relink(state_);
     digest_ = checkpoint.digest;
     saved_step_ = state_.step;
     validation_loss_ = state_.validation_loss;
@@ -149,6 +221,7 @@ class TrainingRun {
           "--allow-new-data",
           checkpoint.directory, digest_text(checkpoint.corpus), corpus_.path(), digest_text(corpus_digest_));
     check_vocabulary("--allow-new-data " + checkpoint.directory, read_tokenization(checkpoint.directory + "/model.h5"), text_);
+    if (!is_first_) return;
     log::warn("resuming with new data: {} has digest {}, the corpus so far had {}", corpus_.path(), digest_text(corpus_digest_),
               digest_text(checkpoint.corpus));
   }
@@ -169,9 +242,11 @@ class TrainingRun {
 
   StepMetrics step(Progress& progress) {
     const auto begin = Clock::now();
-    const StepReport report = trainer_.step(state_.step);
+    const StepReport report = trainer_.step(state_.step, [this] { return own_flags(); });
     const double seconds = seconds_since(begin);
+    flags_ = report.flags;
     ++state_.step;
+    compare_replicas();
     state_.validation_loss = std::numeric_limits<double>::quiet_NaN();
     among_best_ = false;
     state_.cursor = static_cast<std::uint64_t>(state_.step * config_.data.batch * config_.optim.accumulate);
@@ -186,22 +261,23 @@ class TrainingRun {
     line.masked_tokens = report.sums.count;
     line.seconds = seconds;
     line.tokens_per_second = static_cast<double>(report.sums.tokens) / seconds;
-    line.mfu = trainer_.step_operations(report.sums.count) / seconds / product_rate_;
+    line.mfu = trainer_.step_operations(report.sums.count) / seconds / (product_rate_ * ranks_.size());
     line.skipped = !report.skipped.empty();
     if (line.skipped) skipped(report, progress);
     non_finite_ = report.non_finite ? non_finite_ + 1 : 0;
-    if (non_finite_ == kMostNonFiniteSteps) give_up(report);
+    if (non_finite_ == kMostNonFiniteSteps) give_up(report, progress);
     if (state_.step % config_.train.eval_every == 0 || state_.step == config_.optim.steps) validate(line, progress);
     return line;
   }
 
   void skipped(const StepReport& report, Progress& progress) {
     ++state_.skipped;
+    if (!is_first_) return;
     progress.pause();
     log::warn("step {} skipped: {}", state_.step, report.skipped);
   }
 
-  [[noreturn]] void give_up(const StepReport& report) {
+  [[noreturn]] void give_up(const StepReport& report, Progress& progress) {
     const nlohmann::ordered_json replay{
         {"step", state_.step},
         {"reason", report.skipped},
@@ -209,7 +285,8 @@ class TrainingRun {
         {"first_sample", state_.cursor - static_cast<std::uint64_t>(config_.data.batch * config_.optim.accumulate)},
         {"samples", config_.data.batch * config_.optim.accumulate},
         {"learning_rate", report.learning_rate}};
-    write_file(path("replay.json"), replay.dump(2) + "\n");
+    if (is_first_) write_file(path("replay.json"), replay.dump(2) + "\n");
+    if (ranks_.size() > 1) publish(progress);
     fail(ExitCode::kNumeric,
          "step {}: {} steps in a row without a finite gradient ({}); lower [optim] lr; {} names the samples", state_.step,
          kMostNonFiniteSteps, report.skipped, path("replay.json"));
@@ -242,6 +319,7 @@ class TrainingRun {
   // Cosine attention whose tokens see little but themselves learns slowly or not at all; say so once a layer.
   void look_at_attention(StepMetrics& line, Progress& progress) {
     const bool cosine = config_.model.attention.kind == AttentionKind::kCosine;
+    if (!is_first_) return;
     if (!cosine && !config_.train.log_entropy) return;
     const std::vector<RowFigures> means = trainer_.attention_figures();
     if (config_.train.log_entropy) {
@@ -260,15 +338,36 @@ class TrainingRun {
     }
   }
 
-  bool save_is_due() {
-    const bool asked = stop_.take_save();
-    if (stop_.stop() || state_.step == config_.optim.steps) return false;  // save_last() follows
-    const double minutes = config_.train.save_minutes;
-    const bool by_clock = minutes > 0 && seconds_since(last_save_) >= 60 * minutes;
-    return asked || by_clock || among_best_ || state_.step % config_.train.save_every == 0;
+  void compare_replicas() {
+    if (ranks_.size() == 1 || request_.check_replicas == 0 || state_.step % request_.check_replicas != 0) return;
+    const Tensor& values = trainer_.model().parameters().values();
+    check_replicas(ranks_, state_.step, xxh64(values.raw(), values.bytes()));
   }
 
-  Snapshot now() { return Snapshot::of(trainer_.model(), trainer_.optimizer(), state_); }
+  // Of flags that all have and of figures that all compute, so the same on every rank.
+  bool save_is_due() const {
+    if ((flags_ & kStop) || state_.step == config_.optim.steps) return false;  // save_last() follows
+    return (flags_ & kSave) || among_best_ || state_.step % config_.train.save_every == 0;
+  }
+
+  // What this rank writes of the state: the moments in the optimizer files of its part of the shards, the first one parameters.
+  Snapshot now() {
+    if (ranks_.size() == 1) return Snapshot::of(trainer_.model(), trainer_.optimizer(), state_);
+    const std::int64_t size = trainer_.parameters(), parts = config_.train.shards;
+    std::vector<Range> wanted;
+    for (int rank = 0; rank < ranks_.size(); ++rank) {
+      const Range files = part_of(parts, rank, ranks_.size());
+      wanted.push_back({part_range(size, files.begin, parts).begin, part_range(size, files.end, parts).begin});
+    }
+    Snapshot snapshot;
+    if (is_first_) snapshot.values = trainer_.model().parameters().values();
+    std::tie(snapshot.first, snapshot.second) = trainer_.moments(wanted);
+    snapshot.moments = wanted[static_cast<std::size_t>(ranks_.rank())];
+    snapshot.parts = part_of(parts, ranks_.rank(), ranks_.size());
+    snapshot.updates = trainer_.optimizer().updates();
+    snapshot.state = state_;
+    return snapshot;
+  }
   bool is_best() const { return !trainer_.has_validation() || state_.best_step == state_.step; }
 
   void begin_save(Progress& progress) {
@@ -290,6 +389,7 @@ class TrainingRun {
       digest_ = saver_->publish();
       saved_step_ = step;
     } catch (const std::exception& error) {
+      if (!is_first_) return;
       progress.pause();
       log::warn("the checkpoint of step {} could not be saved, the run goes on: {}", step, error.what());
     }
@@ -298,8 +398,8 @@ class TrainingRun {
   // The last save needs no copy, since nothing changes any more, and its failure is the run's.
   void save_last() {
     if (saved_step_ == state_.step) return;
-    digest_ = store_->write(facts(), now());
-    store_->publish(state_.step, is_best());
+    saver_->begin_without_copy(now(), is_best());
+    digest_ = saver_->publish();
   }
 
   TrainResult finish(bool stopped, double seconds) {
@@ -328,14 +428,17 @@ class TrainingRun {
   }
 
   const TrainRequest& request_;
-  StopRequest stop_;  // first: a request that comes while all else is made is not lost
+  Communicator& ranks_;
+  bool is_first_;     // of the ranks: it writes and tells
+  StopRequest stop_;  // before the rest: a request that comes while all else is made is not lost
   Config config_;
   Corpus corpus_;
   std::uint64_t corpus_digest_;
   Trainer trainer_;
   Tokenization text_;
   TrainState state_;
-  double product_rate_ = 0;
+  std::uint32_t flags_ = 0;  // of all ranks, in the last step
+  double product_rate_ = 1;  // operations per second; measured by the first rank
   double loss_ = std::numeric_limits<double>::quiet_NaN();
   double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
   std::vector<double> best_losses_;  // of the best checkpoints, ascending
@@ -352,13 +455,13 @@ class TrainingRun {
 
 }  // namespace
 
-TrainResult train(const TrainRequest& request) {
+TrainResult train(const TrainRequest& request, Communicator& ranks) {
   check(!request.config.data.corpus.empty(), ExitCode::kData,
         "[data] corpus is not set: give the file that `gau prepare` wrote, in the configuration or by --set data.corpus=FILE");
   if (request.config.train.threads > 0) set_threads(static_cast<int>(request.config.train.threads));
   const Precision precision(request.config.train.dtype);
-  TrainingRun run(request);
-  prepare_directory(request);
+  TrainingRun run(request, ranks);
+  if (ranks.rank() == 0) prepare_directory(request);
   return run.run();
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/communicator.h"
 #include "framework/error.h"
 #include "train/config.h"
 
@@ -16,6 +17,8 @@ struct TrainRequest {
   bool allow_new_data = false;  ///< resume with another corpus than that of the checkpoint
   bool overwrite = false;       ///< remove an earlier run's files from the run directory
   std::string init_from;        ///< model to start from, or ""
+  /// Every so many steps the ranks' parameters are compared; 0: never.
+  std::int64_t check_replicas = 0;
 };
 
 struct TrainResult {
@@ -35,6 +38,9 @@ struct TrainResult {
 /// Error(kUsage) for a run directory that is in use without resume or overwrite, Error(kData) when resuming with another corpus
 /// without allow_new_data, Error(kNumeric) after five steps in a row whose gradient is not finite (a replay.json says how to
 /// see it again), Error(kIo) when files cannot be written; a checkpoint on the way that cannot be saved is only warned of.
-TrainResult train(const TrainRequest& request);
+///
+/// All `ranks` call with the same request (Error(kConfigDiffers) when it is not, before the first step). Rank 0 alone writes
+/// into the run directory, but for optimizer files of checkpoints; a signal to any rank reaches all after the same step.
+TrainResult train(const TrainRequest& request, Communicator& ranks = one_rank());
 
 }  // namespace gau

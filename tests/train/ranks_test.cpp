@@ -51,7 +51,7 @@ class Ranks : public testing::Test {
       trainer.model().initialize(3);
       if (prepare) prepare(trainer, communicator.rank());
       Outcome& mine = outcomes[static_cast<std::size_t>(communicator.rank())];
-      for (int s = 0; s < steps; ++s) mine.report = trainer.step(s, 1U << communicator.rank());
+      for (int s = 0; s < steps; ++s) mine.report = trainer.step(s, [&] { return 1U << communicator.rank(); });
       mine.gradients = trainer.model().parameters().gradients().clone();
       mine.values = trainer.model().parameters().values().clone();
       mine.validation = trainer.validate(5);

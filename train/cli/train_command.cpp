@@ -6,6 +6,8 @@
 
 #include "framework/log.h"
 #include "train/cli/commands.h"
+#include "train/cli/ranks.h"
+#include "train/cli/validators.h"
 #include "train/training_run.h"
 
 namespace gau::cli {
@@ -19,6 +21,7 @@ struct Options {
   bool resume = false;
   bool overwrite = false;
   bool allow_new_data = false;
+  std::int64_t check_replicas = 0;
   bool json = false;
   bool quiet = false;
 };
@@ -46,14 +49,16 @@ int train_model(const Options& options) {
   check(!(options.resume && !options.init_from.empty()), ExitCode::kUsage,
         "train: --resume continues the run's own checkpoint; leave --init-from out");
   check(!options.allow_new_data || options.resume, ExitCode::kUsage, "train: --allow-new-data goes with --resume");
+  ranks();  // from here on, error lines name the rank
   TrainRequest request;
   request.config = load_config(options.config, options.settings);
   request.resume = options.resume;
   request.overwrite = options.overwrite;
   request.allow_new_data = options.allow_new_data;
   request.init_from = options.init_from;
-  const TrainResult result = train(request);
-  if (options.json) fmt::print("{}\n", to_json(result, request.config.train.output).dump());
+  request.check_replicas = options.check_replicas;
+  const TrainResult result = train(request, ranks());
+  if (options.json && ranks().rank() == 0) fmt::print("{}\n", to_json(result, request.config.train.output).dump());
   return static_cast<int>(result.code);
 }
 
@@ -71,6 +76,10 @@ void add_train(CLI::App& app, Action& action) {
   command->add_flag("--overwrite", options->overwrite, "Start anew in a run directory that holds an earlier run");
   command->add_option("--init-from", options->init_from,
                       "Start from the parameters of a model: a run, a checkpoint or a model.h5");
+  command
+      ->add_option("--check-replicas", options->check_replicas,
+                   "Compare the parameters of all ranks every so many steps [never]")
+      ->check(at_least(0));
   command->add_flag("--json", options->json, "One JSON object about the result on standard output");
   command->add_flag("--quiet", options->quiet, "No progress lines");
   command->footer(
