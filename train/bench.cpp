@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
 
 #include "autograd/variable.h"
 #include "data/corpus.h"
@@ -99,36 +101,64 @@ std::string random_corpus(const BenchOptions& options, const Workload& workload)
   return path;
 }
 
-// Times the work and its bare products in turn, then profiles it once.
-void measure(const std::function<void()>& work, int repeats, BenchResult& result) {
+// One way to do the work that is measured.
+struct Contender {
+  std::function<void()> work;
+  BenchResult& result;
+};
+
+// The median of each part over profiled runs; what no kernel took is "everything else".
+class PartTimes {
+ public:
+  void add(const KernelProfile& profile, double whole) {
+    double inside = 0;
+    for (const auto& [name, seconds] : profile.times()) {
+      seconds_[name].push_back(seconds);
+      inside += seconds;
+    }
+    seconds_["everything else"].push_back(whole - inside);
+  }
+  std::vector<BenchPart> medians() const {
+    std::vector<BenchPart> parts;
+    for (const auto& [name, seconds] : seconds_) parts.push_back({name, median(seconds)});
+    std::sort(parts.begin(), parts.end(), [](const BenchPart& a, const BenchPart& b) { return a.seconds > b.seconds; });
+    return parts;
+  }
+
+ private:
+  std::map<std::string, std::vector<double>> seconds_;
+};
+
+// Times every contender and the bare products of the first one in turn, so that what else the machine does falls on all alike.
+void measure(const std::vector<Contender>& contenders, int repeats) {
   std::vector<LoggedProduct> products;
-  {
+  for (const Contender& contender : contenders) {
     const ProductLog log;
     reset_attention_counters();
-    work();  // warms up too
-    products = log.products();
-    result.skipped_share = attention_counters().skipped_share();
+    contender.work();  // warms up too
+    if (&contender == &contenders.front()) products = log.products();
+    contender.result.skipped_share = attention_counters().skipped_share();
   }
   ProductReplay replay(std::move(products));
   replay.run();
-  result.operations = replay.operations();
-  std::vector<double> steps, bare;
+  std::vector<double> bare;
+  std::vector<std::vector<double>> steps(contenders.size());
+  std::vector<PartTimes> parts(contenders.size());
   for (int i = 0; i < repeats; ++i) {
-    steps.push_back(seconds_of(work));
+    for (std::size_t c = 0; c < contenders.size(); ++c) {
+      const KernelProfile profile;
+      steps[c].push_back(seconds_of(contenders[c].work));
+      parts[c].add(profile, steps[c].back());
+    }
     bare.push_back(seconds_of([&] { replay.run(); }));
   }
-  result.step_seconds = median(steps);
-  result.gemm_seconds = median(bare);
-  const KernelProfile profile;
-  const double whole = seconds_of(work);
-  double inside = 0;
-  for (const auto& [name, seconds] : profile.times()) {
-    result.parts.push_back({name, seconds});
-    inside += seconds;
+  for (std::size_t c = 0; c < contenders.size(); ++c) {
+    BenchResult& result = contenders[c].result;
+    result.step_seconds = median(steps[c]);
+    result.parts = parts[c].medians();
+    result.gemm_seconds = median(bare);
+    result.operations = replay.operations();
   }
-  result.parts.push_back({"everything else", whole - inside});
-  std::sort(result.parts.begin(), result.parts.end(),
-            [](const BenchPart& a, const BenchPart& b) { return a.seconds > b.seconds; });
 }
 
 double part_seconds(const BenchResult& result, const std::string& name) {
@@ -162,7 +192,7 @@ BenchResult bench_training(const BenchOptions& options, const Workload& workload
   reset_peak_rss();
   trainer.step(step++);
   result.peak_rss_bytes = peak_rss();
-  measure([&] { trainer.step(step++); }, options.repeats, result);
+  measure({{[&] { trainer.step(step++); }, result}}, options.repeats);
   return result;
 }
 
@@ -198,23 +228,23 @@ BenchResult bench_pass(const BenchOptions& options, const std::string& name, con
   Planner planner(model.config(), Method{}, model.dtype());
   const NoGrad no_grad;
   const auto pass = [&] { model.masked_loss({}, inputs, labels, planner); };
-
-  BenchResult unskipped;
-  const bool compare = length <= kLongestUnskipped;
-  if (compare) {
-    planner.set_skip(0);
-    measure(pass, options.repeats, unskipped);
-    planner.set_skip(AttentionPlan::default_skip(model.dtype()));
-  }
   reset_peak_rss();
   pass();
   result.peak_rss_bytes = peak_rss();
-  measure(pass, options.repeats, result);
-  result.attention_seconds = part_seconds(result, "attention");
-  if (!compare) return result;
+  if (length > kLongestUnskipped) {
+    measure({{pass, result}}, options.repeats);
+    result.attention_seconds = part_seconds(result, "attention");
+    return result;
+  }
+  BenchResult unskipped;
+  const auto pass_with = [&](double skip) {
+    planner.set_skip(skip);
+    pass();
+  };
   // The products are those of the pass that computes all of them.
-  result.gemm_seconds = unskipped.gemm_seconds;
-  result.operations = unskipped.operations;
+  measure({{[&] { pass_with(0); }, unskipped}, {[&] { pass_with(AttentionPlan::default_skip(model.dtype())); }, result}},
+          options.repeats);
+  result.attention_seconds = part_seconds(result, "attention");
   result.unskipped_seconds = unskipped.step_seconds;
   result.unskipped_attention_seconds = part_seconds(unskipped, "attention");
   return result;
