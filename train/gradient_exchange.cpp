@@ -74,6 +74,7 @@ void GradientExchange::progress() {
   if (taken_ == started_) return;
   ranks_.progress();
   while (summed_ < started_ && sum_if_here(summed_, false)) ++summed_;
+  for (std::int64_t i = summed_ + 1; i < started_; ++i) complete(buckets_[static_cast<std::size_t>(i)].incoming, false);
   while (taken_ < summed_ && take_sums(taken_, false)) ++taken_;
 }
 
@@ -109,15 +110,19 @@ void GradientExchange::start(std::int64_t index) {
   }
 }
 
-bool GradientExchange::complete(Transfer& transfer, bool wait) {
-  if (wait) ranks_.wait(transfer);
-  return wait || transfer.done();
+// All are asked, so that all advance.
+bool GradientExchange::complete(const std::vector<std::unique_ptr<Transfer>>& transfers, bool wait) {
+  bool all = true;
+  for (const auto& transfer : transfers) {
+    if (!transfer) continue;
+    if (wait) ranks_.wait(*transfer);
+    all = transfer->done() && all;
+  }
+  return all;
 }
 
 bool GradientExchange::sum_if_here(std::int64_t index, bool wait) {
-  for (const auto& transfer : buckets_[static_cast<std::size_t>(index)].incoming) {
-    if (transfer && !complete(*transfer, wait)) return false;
-  }
+  if (!complete(buckets_[static_cast<std::size_t>(index)].incoming, wait)) return false;
   add_parts(index);
   send_sum(index);
   return true;
@@ -160,16 +165,13 @@ bool GradientExchange::take_sums(std::int64_t index, bool wait) {
   for (int peer = 0; peer < ranks_.size(); ++peer) {
     const auto p = static_cast<std::size_t>(peer);
     if (peer == ranks_.rank() || bucket.sum_in[p]) continue;
-    if (!complete(*bucket.outgoing[p], wait)) return false;
+    if (wait) ranks_.wait(*bucket.outgoing[p]);
+    if (!bucket.outgoing[p]->done()) return false;
     Tensor place = part(plan_.slice(index, peer));
     if (wire_ != place.dtype()) place = bucket.sums[p] = Tensor::empty(place.shape(), wire_);
     bucket.sum_in[p] = ranks_.receive(peer, label(MessageKind::kSum, index), bytes_of(place));
   }
-  for (int peer = 0; peer < ranks_.size(); ++peer) {
-    const auto p = static_cast<std::size_t>(peer);
-    if (peer == ranks_.rank()) continue;
-    if (!complete(*bucket.sum_in[p], wait) || !complete(*bucket.sum_out[p], wait)) return false;
-  }
+  if (!complete(bucket.sum_in, wait) || !complete(bucket.sum_out, wait)) return false;
   if (wire_ != gradients_.dtype()) {
     for (int peer = 0; peer < ranks_.size(); ++peer) {
       if (peer != ranks_.rank()) kernels::convert(bucket.sums[static_cast<std::size_t>(peer)], part(plan_.slice(index, peer)));

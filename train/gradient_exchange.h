@@ -45,7 +45,7 @@ class GradientExchange {
   void add_parts(std::int64_t index);
   void send_sum(std::int64_t index);
   bool take_sums(std::int64_t index, bool wait);
-  bool complete(Transfer& transfer, bool wait);
+  bool complete(const std::vector<std::unique_ptr<Transfer>>& transfers, bool wait);
 
   Communicator& ranks_;
   Tensor gradients_;

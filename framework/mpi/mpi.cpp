@@ -1,13 +1,14 @@
 // The communicator of a job that mpirun started. The only file that knows MPI.
 //
 // MPI_THREAD_FUNNELED: the main thread alone makes calls. A message is its header, with up to 4 KiB of data behind it in the
-// same buffer; longer data follow as a second message of the same kind, straight from and into the caller's memory. The header
-// is checked before the data count.
+// same buffer; longer data follow as a second message, straight from and into the caller's memory. That is received only after
+// the header was found right: data that are longer than expected would be written beyond their place. Headers of a kind share a
+// tag and so keep their order; data have a tag by number, since which of several headers is looked at first is open.
 #include <mpi.h>
 
 #include <array>
 #include <cstring>
-#include <limits>
+#include <map>
 #include <utility>
 
 #include "framework/communicator.h"
@@ -51,8 +52,7 @@ class MpiRanks;
 
 class Sending final : public Transfer {
  public:
-  Sending(const MpiRanks& ranks, int peer, const MessageLabel& label, const MessageHeader& header,
-          std::span<const std::byte> data);
+  Sending(const MpiRanks& ranks, const MessageLabel& label, int peer, int data_tag, std::span<const std::byte> data);
   bool done() override;
 
  private:
@@ -64,11 +64,14 @@ class Sending final : public Transfer {
 
 class Receiving final : public Transfer {
  public:
-  Receiving(const MpiRanks& ranks, int peer, const MessageLabel& label, std::span<std::byte> data);
+  Receiving(const MpiRanks& ranks, const MessageLabel& label, int peer, int data_tag, std::span<std::byte> data);
   bool done() override;
 
  private:
+  void take_header();
+
   const MpiRanks& ranks_;
+  int data_tag_;
   std::span<std::byte> data_;
   std::vector<std::byte> first_;
   Parts header_;
@@ -76,6 +79,8 @@ class Receiving final : public Transfer {
   bool finished_ = false;
   Parts parts_;
 };
+
+int header_tag(MessageKind kind) { return static_cast<int>(kind); }
 
 class MpiRanks final : public Communicator {
  public:
@@ -90,10 +95,10 @@ class MpiRanks final : public Communicator {
   }
 
   std::unique_ptr<Transfer> send(int peer, const MessageLabel& label, std::span<const std::byte> data) override {
-    return std::make_unique<Sending>(*this, peer, label, header_of(label, data.size()), data);
+    return std::make_unique<Sending>(*this, label, peer, data_tag(label.kind, sent_[{peer, label.kind}]++), data);
   }
   std::unique_ptr<Transfer> receive(int peer, const MessageLabel& label, std::span<std::byte> data) override {
-    return std::make_unique<Receiving>(*this, peer, label, data);
+    return std::make_unique<Receiving>(*this, label, peer, data_tag(label.kind, received_[{peer, label.kind}]++), data);
   }
   void progress() override {
     int flag = 0;
@@ -108,24 +113,33 @@ class MpiRanks final : public Communicator {
   void check_arrived(const MessageHeader& got, int peer, const MessageLabel& expected, std::size_t bytes) const {
     check_header(got, peer, expected, bytes);
   }
-};
+  static MessageHeader header(const MessageLabel& label, std::size_t bytes) { return header_of(label, bytes); }
 
-int tag_of(const MessageLabel& label) { return static_cast<int>(label.kind); }
+ private:
+  using Numbers = std::map<std::pair<int, MessageKind>, std::uint32_t>;  // of messages so far, by peer and kind
+
+  static int data_tag(MessageKind kind, std::uint32_t number) {
+    return (1 + static_cast<int>(kind)) * (1 << 16) + static_cast<int>(number % (1U << 16));
+  }
+
+  Numbers sent_, received_;
+};
 
 int part_bytes(std::size_t total, std::size_t offset) { return static_cast<int>(std::min(kLargestPart, total - offset)); }
 
-Sending::Sending(const MpiRanks& ranks, int peer, const MessageLabel& label, const MessageHeader& header,
-                 std::span<const std::byte> data)
+Sending::Sending(const MpiRanks& ranks, const MessageLabel& label, int peer, int data_tag, std::span<const std::byte> data)
     : Transfer(peer, label), ranks_(ranks) {
+  const MessageHeader header = MpiRanks::header(label, data.size());
   const std::size_t behind = data.size() <= kInline ? data.size() : 0;
   first_.resize(sizeof header + behind);
   std::memcpy(first_.data(), &header, sizeof header);
   if (behind > 0) std::memcpy(first_.data() + sizeof header, data.data(), behind);
-  const auto start = [&](const std::byte* bytes, int count) {
-    require(MPI_Isend(bytes, count, MPI_BYTE, peer, tag_of(label), MPI_COMM_WORLD, parts_.add()), "MPI_Isend");
+  const auto start = [&](const std::byte* bytes, int count, int tag) {
+    require(MPI_Isend(bytes, count, MPI_BYTE, peer, tag, MPI_COMM_WORLD, parts_.add()), "MPI_Isend");
   };
-  start(first_.data(), static_cast<int>(first_.size()));
-  for (std::size_t at = behind; at < data.size(); at += kLargestPart) start(data.data() + at, part_bytes(data.size(), at));
+  start(first_.data(), static_cast<int>(first_.size()), header_tag(label.kind));
+  for (std::size_t at = behind; at < data.size(); at += kLargestPart)
+    start(data.data() + at, part_bytes(data.size(), at), data_tag);
 }
 
 bool Sending::done() {
@@ -133,26 +147,34 @@ bool Sending::done() {
   return finished_;
 }
 
-Receiving::Receiving(const MpiRanks& ranks, int peer, const MessageLabel& label, std::span<std::byte> data)
-    : Transfer(peer, label), ranks_(ranks), data_(data), first_(sizeof(MessageHeader) + kInline) {
-  const auto start = [&](std::byte* bytes, int count, MPI_Request* request) {
-    require(MPI_Irecv(bytes, count, MPI_BYTE, peer, tag_of(label), MPI_COMM_WORLD, request), "MPI_Irecv");
-  };
-  start(first_.data(), static_cast<int>(first_.size()), header_.add());
-  if (data.size() <= kInline) return;
-  for (std::size_t at = 0; at < data.size(); at += kLargestPart)
-    start(data.data() + at, part_bytes(data.size(), at), parts_.add());
+Receiving::Receiving(const MpiRanks& ranks, const MessageLabel& label, int peer, int data_tag, std::span<std::byte> data)
+    : Transfer(peer, label), ranks_(ranks), data_tag_(data_tag), data_(data), first_(sizeof(MessageHeader) + kInline) {
+  require(MPI_Irecv(first_.data(), static_cast<int>(first_.size()), MPI_BYTE, peer, header_tag(label.kind), MPI_COMM_WORLD,
+                    header_.add()),
+          "MPI_Irecv");
+}
+
+void Receiving::take_header() {
+  MessageHeader header;
+  std::memcpy(&header, first_.data(), sizeof header);
+  ranks_.check_arrived(header, peer(), label(), data_.size());
+  checked_ = true;
+  if (data_.size() <= kInline) {
+    if (!data_.empty()) std::memcpy(data_.data(), first_.data() + sizeof header, data_.size());
+    return;
+  }
+  for (std::size_t at = 0; at < data_.size(); at += kLargestPart) {
+    require(
+        MPI_Irecv(data_.data() + at, part_bytes(data_.size(), at), MPI_BYTE, peer(), data_tag_, MPI_COMM_WORLD, parts_.add()),
+        "MPI_Irecv");
+  }
 }
 
 bool Receiving::done() {
   if (finished_) return true;
   if (!checked_) {
     if (!header_.done("receiving", ranks_, *this)) return false;
-    MessageHeader header;
-    std::memcpy(&header, first_.data(), sizeof header);
-    ranks_.check_arrived(header, peer(), label(), data_.size());
-    if (data_.size() <= kInline && !data_.empty()) std::memcpy(data_.data(), first_.data() + sizeof header, data_.size());
-    checked_ = true;
+    take_header();
   }
   finished_ = parts_.done("receiving", ranks_, *this);
   return finished_;
