@@ -127,6 +127,17 @@ Variable normalize_rows(const Variable& x) {
   return scale_rows(x, inverse);
 }
 
+std::vector<Variable> head_rows(const Variable& z, const Variable& gamma, const std::vector<Variable>& scales,
+                                const HeadTransform& how) {
+  Variable x = ops::scale_columns(z, gamma);
+  if (how.normalize) x = ops::normalize_rows(x);
+  for (const Variable& scale : scales) x = ops::scale_by(x, scale);
+  x = ops::scale_rows(x, how.factor);
+  std::vector<Variable> turned;
+  for (const RotaryTable& table : how.tables) turned.push_back(ops::rotate(x, table, how.positions));
+  return turned;
+}
+
 Variable residual_rms_norm(const Variable& residual, const Variable& x, const DropoutSpec& spec, double eps) {
   const Variable dropped = ops::dropout(x, spec);
   const Variable y = residual.defined() ? ops::add(residual, dropped) : dropped;

@@ -19,6 +19,9 @@ Variable slice_columns(const Variable& x, std::int64_t begin, std::int64_t end);
 
 std::array<Variable, 3> swish_split(const Variable& h, std::int64_t u, std::int64_t v, std::int64_t z);
 Variable normalize_rows(const Variable& x);
+/// `scales` are learned numbers [1] that multiply the queries besides; the fused form has none.
+std::vector<Variable> head_rows(const Variable& z, const Variable& gamma, const std::vector<Variable>& scales,
+                                const HeadTransform& how);
 Variable residual_rms_norm(const Variable& residual, const Variable& x, const DropoutSpec& spec, double eps);
 Variable attention(const ops::AttentionVariables& in, const AttentionPlan& plan, const DropoutSpec& spec);
 /// Σ over labelled rows of (ln Σ exp(logits) - logit of the label).

@@ -166,6 +166,25 @@ std::vector<OpCase> small_cases() {
   };
 }
 
+OpCase head_case(const std::string& name, bool normalize, const std::vector<RotaryTable>& tables, bool factor,
+                 const Tensor& positions) {
+  const auto transform = [=](DType dtype) {
+    HeadTransform how;
+    how.normalize = normalize;
+    how.positions = positions;
+    if (factor) how.factor = random_tensor({10}, dtype, 78);
+    for (const RotaryTable& table : tables) {
+      how.tables.push_back(table.defined() ? RotaryTable{table.cos.to(dtype), table.sin.to(dtype)} : table);
+    }
+    return how;
+  };
+  return {name,
+          {{2, 5, 6}, {6}},
+          [=](Inputs in) { return ops::head_rows(in[0], in[1], transform(in[0].dtype())); },
+          [=](Inputs in) { return composed::head_rows(in[0], in[1], {}, transform(in[0].dtype())); },
+          1};
+}
+
 std::vector<OpCase> fused_cases() {
   const auto one = [](Variable x) { return std::vector<Variable>{std::move(x)}; };
   const Tensor labels = ids({2, -1, 0, 6}, {4});
@@ -198,6 +217,11 @@ std::vector<OpCase> fused_cases() {
        [=](Inputs in) { return one(ops::rotate(in[0], rotary(1, 3, in[0].dtype(), 1, 7), {})); },
        {},
        1},
+      head_case("head_rows, keys", false, {rotary(5, 3, DType::kF64, 1.25)}, false, {}),
+      head_case("head_rows, normalised queries", true, {rotary(5, 3, DType::kF64, 1.25), {}, rotary(1, 3, DType::kF64, 1, 7)},
+                true, {}),
+      head_case("head_rows at positions", true, {rotary(9, 3, DType::kF64)}, true,
+                ids({0, 8, 2, 5, 1, -1, 3, 3, 0, 7}, {2, 5})),
       {"residual_rms_norm",
        {{4, 3, 7}, {4, 3, 7}},
        [=](Inputs in) { return one(ops::residual_rms_norm(in[0], in[1], dropout_spec(0.25, 3), 1e-12)); },

@@ -42,6 +42,8 @@ std::array<Variable, 3> swish_split(const Variable& h, std::int64_t u, std::int6
 Variable normalize_rows(const Variable& x);
 /// Interleaved rotary pairs of x [B, R, D]; positions i32 [B, R] or undefined (row r is at r). No table: x itself.
 Variable rotate(const Variable& x, const RotaryTable& table, const Tensor& positions);
+/// Queries or keys from z [B, R, D] and gamma [D], one for each table of `how` (whose gamma is not read): see HeadTransform.
+std::vector<Variable> head_rows(const Variable& z, const Variable& gamma, HeadTransform how);
 Variable dropout(const Variable& x, const DropoutSpec& spec);
 /// rms(residual + dropout(x)); residual may be absent.
 Variable residual_rms_norm(const Variable& residual, const Variable& x, const DropoutSpec& spec, double eps);

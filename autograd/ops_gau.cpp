@@ -64,6 +64,19 @@ Variable rotate(const Variable& x, const RotaryTable& table, const Tensor& posit
   });
 }
 
+std::vector<Variable> head_rows(const Variable& z, const Variable& gamma, HeadTransform how) {
+  const Tensor zv = z.value();
+  how.gamma = gamma.value();
+  std::vector<Tensor> outputs;
+  for (std::size_t t = 0; t < how.tables.size(); ++t) outputs.push_back(Tensor::empty(zv.shape(), zv.dtype()));
+  kernels::head_rows(zv, how, outputs);
+  return record("head_rows", std::move(outputs), {z, gamma}, [zv, how](std::span<const Tensor> g, std::span<const char>) {
+    Tensor dz = Tensor::empty(zv.shape(), zv.dtype()), dgamma = Tensor::empty(how.gamma.shape(), zv.dtype());
+    kernels::head_rows_backward(zv, how, {g.begin(), g.end()}, dz, dgamma);
+    return std::vector<Tensor>{dz, dgamma};
+  });
+}
+
 Variable residual_rms_norm(const Variable& residual, const Variable& x, const DropoutSpec& spec, double eps) {
   const Tensor xv = x.value();
   Tensor y = Tensor::empty(xv.shape(), xv.dtype());

@@ -58,8 +58,7 @@ struct AttentionPlan {
   /// An upper bound of |q · k| over all pairs, or infinity when none is known (cosine attention knows it).
   double logit_bound = std::numeric_limits<double>::infinity();
 
-  /// Weights below skip / n of their row's largest (n columns) may be taken as 0, which leaves out at most `skip` of the
-  /// largest weight from a row. 0 computes all.
+  /// The smallest weights of a row that together are at most `skip` of its largest may be taken as 0. 0 computes all.
   double skip = default_skip(DType::kF32);
 
   /// What a sum in this type cannot notice.
@@ -84,6 +83,15 @@ struct AttentionPlan {
   bool has_bias() const { return slope_left != 0 || slope_right != 0; }
   /// True when every row sees every key.
   bool sees_all(std::int64_t length) const { return !mask_diagonal && window >= length - 1; }
+};
+
+/// How a row of z becomes a row of q or of k: rotate(factor · normalise(γ ⊙ z)), once for each table.
+struct HeadTransform {
+  Tensor gamma;                     ///< [D]
+  bool normalize = false;           ///< as normalize_rows; otherwise left as it is
+  Tensor factor;                    ///< a constant for each row; undefined: 1
+  Tensor positions;                 ///< i32 [B, R]; undefined: row r is at r; -1: not rotated
+  std::vector<RotaryTable> tables;  ///< one for each output; an undefined one does not rotate
 };
 
 }  // namespace gau

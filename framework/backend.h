@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "framework/attention_plan.h"
 #include "framework/random.h"
@@ -116,6 +117,11 @@ class Backend {
   /// Rotates interleaved pairs (2i, 2i+1) of x [B, R, D] by the table's angles; positions i32 [B, R] (undefined: row r is at r;
   /// -1: row is copied). `inverse` rotates back (the gradient; exact for tables of any magnitude: it is the transpose).
   virtual void rotate(const Tensor& x, const RotaryTable& table, const Tensor& positions, bool inverse, Tensor out) = 0;
+  /// z [B, R, D] -> out[t] [B, R, D] for every table t, in one pass.
+  virtual void head_rows(const Tensor& z, const HeadTransform& how, const std::vector<Tensor>& out) = 0;
+  /// From the gradients of the outputs (undefined: zero): dz, and dgamma [D] summed over rows in fixed blocks. Reads z again.
+  virtual void head_rows_backward(const Tensor& z, const HeadTransform& how, const std::vector<Tensor>& dout, Tensor dz,
+                                  Tensor dgamma) = 0;
   /// Dropout of x; out may be x. The gradient is the same call on the gradient.
   virtual void dropout(const Tensor& x, const DropoutSpec& spec, Tensor out) = 0;
   /// y = residual + dropout(x) (residual may be undefined: 0); out = y / sqrt(mean(y²) + eps); inverse_rms[r] keeps the

@@ -220,29 +220,70 @@ void normalize_rows_backward(const Tensor& x, const Tensor& inverse, const Tenso
   backend().normalize_rows_backward(x, inverse, dout, dx);
 }
 
-void rotate(const Tensor& x, const RotaryTable& table, const Tensor& positions, bool inverse, Tensor out) {
-  const KernelTimer timer("rotate");
+namespace {
+// x [B, R, D] can be turned by the table at the positions (undefined: 0 … R - 1).
+void require_rotation(const char* kernel, const Tensor& x, const RotaryTable& table, const Tensor& positions) {
   const Operand rows{"x", x}, cosines{"cos", table.cos};
-  require_real("rotate", rows);
-  check(x.shape().rank() == 3 && x.columns() % 2 == 0, ExitCode::kData, "kernel rotate: {} is not [B, R, even]",
-        describe("x", x));
-  require_same_matrix("rotate", rows, {"out", out});
-  require_type("rotate", cosines, x.dtype());
-  require_same_matrix("rotate", cosines, {"sin", table.sin});
+  check(x.columns() % 2 == 0, ExitCode::kData, "kernel {}: {} is not [B, R, even]", kernel, describe("x", x));
+  require_type(kernel, cosines, x.dtype());
+  require_same_matrix(kernel, cosines, {"sin", table.sin});
   const int rank = table.cos.shape().rank();
   const bool per_sample = rank == 3;
   if ((rank != 2 && rank != 3) || table.cos.columns() * 2 != x.columns() || (per_sample && table.cos.dim(0) != x.dim(0))) {
-    mismatch("rotate", "the table does not fit", rows, cosines);
+    mismatch(kernel, "the table does not fit", rows, cosines);
   }
   const std::int64_t known = table.cos.dim(per_sample ? 1 : 0);
   const std::int64_t limit = known == 1 && !per_sample ? std::numeric_limits<std::int32_t>::max() : known;
   if (positions.defined()) {
-    require_indices("rotate", {"positions", positions}, -1, limit);
-    if (positions.size() != x.rows()) mismatch("rotate", "rows differ", rows, {"positions", positions});
+    require_indices(kernel, {"positions", positions}, -1, limit);
+    if (positions.size() != x.rows()) mismatch(kernel, "rows differ", rows, {"positions", positions});
   } else if (x.dim(1) > limit) {
-    mismatch("rotate", "the table is too short", rows, cosines);
+    mismatch(kernel, "the table is too short", rows, cosines);
   }
+}
+
+void require_batched(const char* kernel, const Operand& x) {
+  require_real(kernel, x);
+  check(x.tensor.shape().rank() == 3, ExitCode::kData, "kernel {}: {} is not [B, R, D]", kernel, describe(x.name, x.tensor));
+}
+
+void require_head(const char* kernel, const Tensor& z, const HeadTransform& how, const std::vector<Tensor>& outputs) {
+  require_batched(kernel, {"z", z});
+  require_type(kernel, {"gamma", how.gamma}, z.dtype());
+  if (how.gamma.size() != z.columns()) mismatch(kernel, "columns differ", {"z", z}, {"gamma", how.gamma});
+  if (how.factor.defined()) require_row_values(kernel, {"z", z}, {"factor", how.factor});
+  check(how.tables.size() == outputs.size(), ExitCode::kData, "kernel {}: {} tables for {} outputs", kernel, how.tables.size(),
+        outputs.size());
+  for (const RotaryTable& table : how.tables) {
+    if (table.defined()) require_rotation(kernel, z, table, how.positions);
+  }
+}
+}  // namespace
+
+void rotate(const Tensor& x, const RotaryTable& table, const Tensor& positions, bool inverse, Tensor out) {
+  const KernelTimer timer("rotate");
+  require_batched("rotate", {"x", x});
+  require_same_matrix("rotate", {"x", x}, {"out", out});
+  require_rotation("rotate", x, table, positions);
   backend().rotate(x, table, positions, inverse, out);
+}
+
+void head_rows(const Tensor& z, const HeadTransform& how, const std::vector<Tensor>& out) {
+  const KernelTimer timer("head_rows");
+  require_head("head_rows", z, how, out);
+  for (const Tensor& one : out) require_same_matrix("head_rows", {"z", z}, {"out", one});
+  backend().head_rows(z, how, out);
+}
+
+void head_rows_backward(const Tensor& z, const HeadTransform& how, const std::vector<Tensor>& dout, Tensor dz, Tensor dgamma) {
+  const KernelTimer timer("head_rows_backward");
+  require_head("head_rows_backward", z, how, dout);
+  for (const Tensor& one : dout) {
+    if (one.defined()) require_same_matrix("head_rows_backward", {"z", z}, {"dout", one});
+  }
+  require_same_matrix("head_rows_backward", {"z", z}, {"dz", dz});
+  require_same_size("head_rows_backward", {"gamma", how.gamma}, {"dgamma", dgamma});
+  backend().head_rows_backward(z, how, dout, dz, dgamma);
 }
 
 void dropout(const Tensor& x, const DropoutSpec& spec, Tensor out) {

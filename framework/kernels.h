@@ -35,6 +35,8 @@ void swish_split_backward(const Tensor& h, const Tensor& du, const Tensor& dv, c
 void normalize_rows(const Tensor& x, Tensor out, Tensor inverse);
 void normalize_rows_backward(const Tensor& x, const Tensor& inverse, const Tensor& dout, Tensor dx);
 void rotate(const Tensor& x, const RotaryTable& table, const Tensor& positions, bool inverse, Tensor out);
+void head_rows(const Tensor& z, const HeadTransform& how, const std::vector<Tensor>& out);
+void head_rows_backward(const Tensor& z, const HeadTransform& how, const std::vector<Tensor>& dout, Tensor dz, Tensor dgamma);
 void dropout(const Tensor& x, const DropoutSpec& spec, Tensor out);
 void residual_rms_norm(const Tensor& residual, const Tensor& x, const DropoutSpec& spec, double eps, Tensor out,
                        Tensor inverse_rms);

@@ -83,7 +83,6 @@ GauLayer::Projected GauLayer::project(const Context& context, const Variable& x,
                                       const AttentionPlan& plan, const QueryRows& rows) const {
   const std::int64_t batch = x.dim(0), length = x.dim(1), e = config_.intermediate, d = config_.key_size;
   const auto swish = context.composed ? composed::swish_split : ops::swish_split;
-  const auto normalize = context.composed ? composed::normalize_rows : ops::normalize_rows;
 
   Projected p;
   Variable v, z;
@@ -100,30 +99,48 @@ GauLayer::Projected GauLayer::project(const Context& context, const Variable& x,
     p.gate = swish(ops::linear(ops::gather_rows(x, rows.flat), ops::slice_rows(input_, 0, e)), e, 0, 0)[0];
   }
 
-  Variable k = ops::scale_columns(z, gamma_k_);
-  if (config_.attention.kind != AttentionKind::kDot) k = normalize(k);
-  k = ops::reshape(k, {batch, length, d});
-
-  Variable q = ops::scale_columns(rows.all() ? z : ops::gather_rows(z, rows.grouped), gamma_q_);
-  if (config_.attention.kind == AttentionKind::kCosine) q = normalize(q);
-  if (scale_.defined()) q = ops::scale_by(q, scale_);
-  if (ssmax_.defined()) q = ops::scale_by(q, ssmax_);
-  q = ops::scale_rows(q, row_factors(plan, rows));
-  q = ops::reshape(q, {batch, q.value().rows() / batch, d});
+  HeadTransform keys, queries;
+  keys.normalize = config_.attention.kind != AttentionKind::kDot;
+  queries.normalize = config_.attention.kind == AttentionKind::kCosine;
+  queries.factor = row_factors(plan, rows);
+  queries.positions = rows.positions;
+  keys.tables = {plan.near.k};
+  queries.tables = {plan.near.q};
+  if (plan.has_far()) {
+    keys.tables.insert(keys.tables.end(), {plan.left.k, plan.right.k});
+    queries.tables.insert(queries.tables.end(), {plan.left.q, plan.right.q});
+  }
+  const Variable asking = rows.all() ? z : ops::gather_rows(z, rows.grouped);
+  const std::vector<Variable> k = head(context, ops::reshape(z, {batch, length, d}), gamma_k_, {}, keys);
+  const std::vector<Variable> q =
+      head(context, ops::reshape(asking, {batch, asking.value().rows() / batch, d}), gamma_q_, learned_scales(), queries);
 
   ops::AttentionVariables& a = p.attention;
-  a.q_near = ops::rotate(q, plan.near.q, rows.positions);
-  a.k_near = ops::rotate(k, plan.near.k, {});
+  a.q_near = q[0];
+  a.k_near = k[0];
   if (plan.has_far()) {
-    a.q_left = ops::rotate(q, plan.left.q, rows.positions);
-    a.k_left = ops::rotate(k, plan.left.k, {});
-    a.q_right = ops::rotate(q, plan.right.q, rows.positions);
-    a.k_right = ops::rotate(k, plan.right.k, {});
+    a.q_left = q[1];
+    a.k_left = k[1];
+    a.q_right = q[2];
+    a.k_right = k[2];
   }
   a.v = ops::reshape(v, {batch, length, e});
   a.key_mask = key_mask;
   a.rows = rows.positions;
   return p;
+}
+
+std::vector<Variable> GauLayer::learned_scales() const {
+  std::vector<Variable> scales;
+  if (scale_.defined()) scales.push_back(scale_);
+  if (ssmax_.defined()) scales.push_back(ssmax_);
+  return scales;
+}
+
+std::vector<Variable> GauLayer::head(const Context& context, const Variable& z, const Variable& gamma,
+                                     const std::vector<Variable>& scales, const HeadTransform& how) {
+  if (context.composed || !scales.empty()) return composed::head_rows(z, gamma, scales, how);
+  return ops::head_rows(z, gamma, how);
 }
 
 Tensor GauLayer::row_factors(const AttentionPlan& plan, const QueryRows& rows) {

@@ -47,6 +47,10 @@ class GauLayer {
   struct Projected;
   Projected project(const Context& context, const Variable& x, const Tensor& key_mask, const AttentionPlan& plan,
                     const QueryRows& rows) const;
+  /// Queries or keys from z [B, R, D], one for each rotation: fused, unless learned numbers or the context ask for small ops.
+  static std::vector<Variable> head(const Context& context, const Variable& z, const Variable& gamma,
+                                    const std::vector<Variable>& scales, const HeadTransform& how);
+  std::vector<Variable> learned_scales() const;
   /// plan.row_factor of the wanted rows.
   static Tensor row_factors(const AttentionPlan& plan, const QueryRows& rows);
 

@@ -41,6 +41,11 @@ class CpuBackend final : public Backend {
   void scatter_rows(const Tensor& x, const Tensor& rows, Tensor out) override;
   void rotate(const Tensor& x, const RotaryTable& table, const Tensor& positions, bool inverse, Tensor out) override;
 
+  // head_rows.cpp
+  void head_rows(const Tensor& z, const HeadTransform& how, const std::vector<Tensor>& out) override;
+  void head_rows_backward(const Tensor& z, const HeadTransform& how, const std::vector<Tensor>& dout, Tensor dz,
+                          Tensor dgamma) override;
+
   // swish.cpp
   void swish_split(const Tensor& h, Tensor u, Tensor v, Tensor z) override;
   void swish_split_backward(const Tensor& h, const Tensor& du, const Tensor& dv, const Tensor& dz, Tensor dh) override;

@@ -8,7 +8,7 @@
 #include "framework/cpu/cpu_backend.h"
 #include "framework/cpu/dispatch.h"
 #include "framework/cpu/dropout_row.h"
-#include "framework/cpu/reduce.h"
+#include "framework/cpu/row_functions.h"
 #include "framework/parallel.h"
 
 namespace gau {
@@ -16,9 +16,9 @@ namespace {
 
 using cpu::dispatch;
 using cpu::dot_product;
+using cpu::normalize_row;
+using cpu::normalize_row_backward;
 using cpu::rows_per_block;
-
-constexpr double kNormEpsilon = 1e-9;
 
 // body(r) for every row, in blocks.
 template <class Body>
@@ -26,25 +26,6 @@ void for_rows(const Tensor& x, const Body& body) {
   parallel_for(x.rows(), rows_per_block(x.columns()), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) body(r);
   });
-}
-
-template <class T>
-T normalize_row(const T* x, std::int64_t columns, T* out) {
-  const double norm = std::sqrt(dot_product(x, x, columns));
-  const T inverse = norm > 0 ? static_cast<T>(1 / (norm + kNormEpsilon)) : T(0);
-#pragma omp simd
-  for (std::int64_t c = 0; c < columns; ++c) out[c] = x[c] * inverse;
-  return inverse;
-}
-
-template <class T>
-void normalize_row_backward(const T* x, T inverse, const T* gradient, std::int64_t columns, T* dx) {
-  const double norm = std::sqrt(dot_product(x, x, columns));
-  // inverse is 0 for a zero row, whose gradient is defined as 0.
-  const double along = norm > 0 ? dot_product(x, gradient, columns) / norm * static_cast<double>(inverse) : 0;
-  const auto radial = static_cast<T>(along);
-#pragma omp simd
-  for (std::int64_t c = 0; c < columns; ++c) dx[c] = (gradient[c] - x[c] * radial) * inverse;
 }
 
 // y in place of out, then out = y r; returns r.

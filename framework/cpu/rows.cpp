@@ -4,12 +4,14 @@
 
 #include "framework/cpu/cpu_backend.h"
 #include "framework/cpu/dispatch.h"
+#include "framework/cpu/row_functions.h"
 #include "framework/parallel.h"
 
 namespace gau {
 namespace {
 
 using cpu::dispatch;
+using cpu::rotate_row;
 using cpu::rows_per_block;
 
 // row(r) for every row, in blocks.
@@ -18,28 +20,6 @@ void for_rows(std::int64_t rows, std::int64_t columns, const Row& row) {
   parallel_for(rows, rows_per_block(columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) row(r);
   });
-}
-
-// Where the rotary table keeps the row of (sample, position).
-struct TableRows {
-  bool per_sample;
-  std::int64_t positions;
-
-  std::int64_t at(std::int64_t sample, std::int64_t position) const {
-    if (per_sample) return sample * positions + position;
-    return positions == 1 ? 0 : position;
-  }
-};
-
-// Pairs (a, b) become (a cos - b sin, a sin + b cos).
-template <class T>
-void rotate_row(const T* x, const T* cos, const T* sin, T sign, std::int64_t pairs, T* out) {
-  for (std::int64_t i = 0; i < pairs; ++i) {
-    const T a = x[2 * i], b = x[2 * i + 1];
-    const T c = cos[i], s = sign * sin[i];
-    out[2 * i] = a * c - b * s;
-    out[2 * i + 1] = a * s + b * c;
-  }
 }
 
 }  // namespace
@@ -96,8 +76,7 @@ void CpuBackend::scatter_rows(const Tensor& x, const Tensor& rows, Tensor out) {
 }
 
 void CpuBackend::rotate(const Tensor& x, const RotaryTable& table, const Tensor& positions, bool inverse, Tensor out) {
-  const bool per_sample = table.cos.shape().rank() == 3;
-  const TableRows places{per_sample, table.cos.dim(per_sample ? 1 : 0)};
+  const cpu::TableRows places(table);
   const std::int64_t length = x.dim(1), columns = x.columns(), pairs = columns / 2;
   const std::int32_t* const given = positions.defined() ? positions.data<std::int32_t>() : nullptr;
   dispatch(x.dtype(), "rotate", [&](auto zero) {

@@ -66,6 +66,17 @@ TYPED_TEST(ThreadInvariance, RowKernels) {
     kernels::swish_split_backward(x, u, v, z, dh);
     return Outputs{u, v, z, dh};
   });
+  expect_thread_invariant("head_rows", [&] {
+    HeadTransform how;
+    how.gamma = random_tensor<T>({96}, 5);
+    how.normalize = true;
+    how.tables.resize(1);
+    const Tensor z = x.reshaped({4, 256, 96});
+    Tensor q = like(z), dz = like(z), dgamma = like(how.gamma);
+    kernels::head_rows(z, how, {q});
+    kernels::head_rows_backward(z, how, {y.reshaped({4, 256, 96})}, dz, dgamma);
+    return Outputs{q, dz, dgamma};
+  });
   const Tensor labels = random_indices({1024}, 3, -1, 96);
   expect_thread_invariant("cross_entropy", [&] {
     Tensor loss = Tensor::empty({1024}, DType::kF64), predicted = Tensor::empty({1024}, DType::kI32);
