@@ -192,6 +192,9 @@ std::unique_ptr<Communicator> start_ranks() {
   int rank = 0, ranks = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  check(ranks == launched_ranks(), ExitCode::kUsage,
+        "the launcher started {} processes, but {} tells this one of {}: start them with the mpirun of the same MPI",
+        launched_ranks(), communication_library(), ranks);
   return std::make_unique<MpiRanks>(rank, ranks);
 }
 

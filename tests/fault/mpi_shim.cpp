@@ -1,8 +1,8 @@
 // Preloaded into one rank's program: at a chosen message something goes wrong. The program itself has no such switch.
 //
 // GAU_TEST_FAULT="RANK STEP BUCKET KIND ACTION" names the message by its header (framework/communicator.h; kind as a number)
-// and what happens when the rank is about to send it: kill, stop, segv, throw, exit, skip (the message is never sent), nan (the
-// first float of what follows is not a number).
+// and what happens when the rank is about to send it: kill, stop, segv, usr1 (signals to itself), throw, exit, skip (the
+// message is never sent), nan (the first float of what follows is not a number). A step below 0 means every step.
 #include <mpi.h>
 #include <signal.h>
 
@@ -43,7 +43,8 @@ bool is_meant(const Fault& fault, const void* data, int bytes) {
   Header header{};
   if (fault.rank < 0 || bytes < static_cast<int>(sizeof header)) return false;
   std::memcpy(&header, data, sizeof header);
-  return header.magic == 0x67617531U && header.kind == fault.kind && header.step == fault.step && header.bucket == fault.bucket;
+  return header.magic == 0x67617531U && header.kind == fault.kind && (fault.step < 0 || header.step == fault.step) &&
+         header.bucket == fault.bucket;
 }
 
 // Floats behind a short message's header.
@@ -62,6 +63,7 @@ extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int pee
     if (fault.action == "kill") raise(SIGKILL);
     if (fault.action == "stop") raise(SIGSTOP);
     if (fault.action == "segv") raise(SIGSEGV);
+    if (fault.action == "usr1") raise(SIGUSR1);
     if (fault.action == "exit") std::exit(0);
     if (fault.action == "throw") throw std::runtime_error("broken on purpose");
     if (fault.action == "nan") spoil(data, count);

@@ -1,0 +1,96 @@
+// Training and evaluation by mpirun: the bits of one process.
+#include "tests/ranks/job.h"
+
+namespace gau {
+namespace {
+
+class RanksSlow : public Job {};
+
+TEST_F(Job, FourRanksTrainAsOne) {
+  const JobResult one = run_command("'" GAU_PROGRAM "' " + train_arguments("one"));
+  const JobResult four = train(4, "four");
+  ASSERT_EQ(one.code, 0) << one.err;
+  ASSERT_EQ(four.code, 0) << four.err;
+  EXPECT_EQ(four.json()["digest"], one.json()["digest"]);
+  EXPECT_EQ(four.json()["loss"], one.json()["loss"]);
+  EXPECT_EQ(checkpoint("four"), checkpoint("one"));
+  EXPECT_EQ(four.left, 0);
+}
+
+TEST_F(RanksSlow, OneStepHasOneHash) {
+  const std::string one = train(1, "one", "--set optim.steps=1 --set data.batch=16").json()["digest"];
+  for (const int ranks : {2, 4, 8}) {
+    for (const char* bucket : {"777", "4096", "1000000"}) {
+      const std::string name = std::to_string(ranks) + "-" + bucket;
+      const JobResult many =
+          train(ranks, name, std::string("--set optim.steps=1 --set data.batch=16 --set train.bucket=") + bucket);
+      ASSERT_EQ(many.code, 0) << many.err;
+      EXPECT_EQ(many.json()["digest"], one) << ranks << " ranks, buckets of " << bucket;
+    }
+  }
+}
+
+TEST_F(RanksSlow, CheckpointsAreEqualToTheByte) {
+  const std::string steps = "--set optim.steps=20 --set optim.accumulate=2 --set train.save_every=7 ";
+  train(1, "one", steps);
+  const auto wanted = checkpoint("one");
+  ASSERT_EQ(wanted.size(), 10U);
+  for (const int ranks : {2, 4}) {
+    for (const char* zero : {"false", "true"}) {
+      const std::string name = std::to_string(ranks) + zero;
+      const JobResult many = train(ranks, name, steps + "--set train.bucket=3001 --check-replicas 1 --set train.zero=" + zero);
+      ASSERT_EQ(many.code, 0) << many.err;
+      EXPECT_EQ(checkpoint(name), wanted) << ranks << " ranks, zero = " << zero;
+    }
+  }
+  const JobResult three = train(3, "three", steps);
+  EXPECT_THAT(three.err, testing::HasSubstr("order of ranks"));
+  EXPECT_NEAR(three.json()["loss"].get<double>(), train(1, "again", steps).json()["loss"].get<double>(), 1e-5);
+}
+
+TEST_F(RanksSlow, ResumesOnOtherNumbersOfRanks) {
+  struct Leg {
+    int ranks;
+    const char* zero;
+    int end;  // a signal that the last rank sends itself ends it there
+  };
+  const std::string steps =
+      "--set optim.steps=20 --set optim.accumulate=2 --set train.save_every=100 --set train.eval_every=5 ";
+  ASSERT_EQ(train(1, "straight", steps).code, 0);
+  const auto wanted = checkpoint("straight");
+  for (const std::vector<Leg>& legs : std::vector<std::vector<Leg>>{{{4, "true", 6}, {2, "false", 13}, {1, "false", 20}},
+                                                                    {{2, "true", 7}, {4, "true", 9}, {2, "true", 20}}}) {
+    const std::string name = "legs" + std::to_string(legs.front().ranks);
+    for (const Leg& leg : legs) {
+      const std::string fault =
+          leg.end < 20 ? std::to_string(leg.ranks - 1) + " " + std::to_string(leg.end - 1) + " 0 2 usr1" : "";
+      const JobResult result =
+          train(leg.ranks, name, steps + "--resume --set train.bucket=2000 --set train.zero=" + leg.zero, fault);
+      ASSERT_EQ(result.code, leg.end < 20 ? 75 : 0) << result.err;
+      EXPECT_EQ(result.json()["step"], leg.end) << result.err;
+    }
+    EXPECT_EQ(checkpoint(name), wanted);
+  }
+}
+
+TEST_F(RanksSlow, EvaluatesAsOne) {
+  ASSERT_EQ(train(2, "run").code, 0);
+  const std::string arguments =
+      "eval '" + output("run") + "' --quiet --json --lengths 32,48 --methods rope,rope+logn --threads 1 ";
+  const auto figures = [](const JobResult& result) {
+    EXPECT_EQ(result.code, 0) << result.err;
+    nlohmann::json json = result.json();
+    for (auto& row : json["results"]) row.erase("seconds");
+    return json;
+  };
+  for (const int targets : {1, 2, 3, 4, 5, 6, 7, 0}) {
+    const std::string some = arguments + "--targets " + std::to_string(targets);
+    EXPECT_EQ(figures(run(4, some)), figures(run_command("'" GAU_PROGRAM "' " + some))) << targets << " targets";
+  }
+  const JobResult none = run(4, "eval '" + output("run") + "' --quiet --lengths 4000 --threads 1");
+  EXPECT_EQ(none.code, 65);
+  EXPECT_LT(none.seconds, 10);
+}
+
+}  // namespace
+}  // namespace gau
