@@ -158,9 +158,10 @@ void Config::validate() const {
         "[train] shards = {} must be a power of two", train.shards);
   check(!train.sequence_parallel, ExitCode::kData,
         "[train] sequence_parallel = true shares sequences among ranks, and this build shares batches alone: leave it out");
-  check(train.wire == DType::kF32 || (train.wire == DType::kBF16 && train.dtype != DType::kF64), ExitCode::kData,
-        "[train] wire = \"{}\" does not suit dtype = \"{}\": f32 sends gradients as they are, bf16 rounds those of f32 and bf16",
-        name_of(train.wire), name_of(train.dtype));
+  check(
+      train.wire == DType::kF32 || (train.wire == DType::kBF16 && train.dtype != DType::kF64), ExitCode::kData,
+      "[train] wire = \"{}\" does not suit dtype = \"{}\": f32 sends gradients as they are, bf16 rounds those of f32 and bf16",
+      name_of(train.wire), name_of(train.dtype));
   check(train.device == "cpu", ExitCode::kData, "[train] device = \"{}\" is not in this build; known: cpu", train.device);
 }
 
@@ -199,7 +200,8 @@ Config load_config(const std::string& path, const std::vector<std::string>& sett
   std::ifstream file(path, std::ios::binary);
   check(file.good(), ExitCode::kIo, "{}: cannot read the configuration: {}", path, std::strerror(errno));
   std::ostringstream text;
-  text << file.rdbuf();
+  // Writing nothing, which is what an empty file holds, would count as a failure.
+  if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
   check(!file.bad() && !text.fail(), ExitCode::kIo, "{}: cannot read the configuration", path);
   return parse_config(text.str(), path, settings, environment);
 }

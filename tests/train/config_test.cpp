@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "tests/train/scratch.h"
 #include "train/config_keys.h"
 
 namespace gau {
@@ -224,6 +225,12 @@ TEST(Config, DifferencesNameOldAndNew) {
   const auto differences = config_differences(before, now);
   ASSERT_EQ(differences.size(), 1u);
   EXPECT_EQ(differences[0], "optim.clip: 1.0 -> 3.0");
+}
+
+TEST(Config, AnEmptyFileIsAllDefaults) {
+  const Scratch scratch;
+  std::ofstream(scratch.file("c.toml")).flush();
+  EXPECT_EQ(to_toml(load_config(scratch.file("c.toml"), {}, {})), to_toml(parse_config("", "c.toml", {}, {})));
 }
 
 TEST(Config, AMissingFileIsAnIoError) {
