@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <iterator>
 
 #include "autograd/variable.h"
+#include "framework/allocator.h"
 #include "framework/kernels.h"
 #include "framework/parallel.h"
 #include "tests/train/small_corpus.h"
@@ -135,6 +138,32 @@ TEST(Trainer, SameBitsForAnyNumberOfThreads) {
     }
   }
   set_threads(before);
+}
+
+TEST(Trainer, SteadyStateAsksTheSystemForNothing) {
+  const auto running = [] {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  const Scratch scratch;
+  const std::string path = small_corpus(scratch);
+  const Corpus corpus(path);
+  Trainer trainer(small_config(path, scratch.file("run"), {"optim.steps=100"}), corpus);
+  trainer.model().initialize(3);
+  // Sizes differ from step to step with the number of masked tokens, and how many batches wait in the prefetcher is a matter of
+  // time: so the same steps again until nothing is new.
+  std::size_t asked = 1;
+  auto threads_running = running();
+  for (int round = 0; round < 8 && asked > 0; ++round) {
+    const std::size_t before = allocator::system_allocations();
+    for (std::int64_t step = 0; step < 40; ++step) {
+      trainer.step(step);
+      if (round == 0 && step == 0) threads_running = running();
+    }
+    asked = allocator::system_allocations() - before;
+  }
+  EXPECT_EQ(asked, 0);
+  EXPECT_EQ(running(), threads_running);
 }
 
 TEST(Trainer, StepsCanBeTakenFromAnyPoint) {
