@@ -1,6 +1,5 @@
 #include "layers/gau_layer.h"
 
-#include <algorithm>
 #include <array>
 
 #include "autograd/composed.h"
@@ -8,45 +7,9 @@
 #include "framework/error.h"
 #include "framework/kernels.h"
 #include "layers/method.h"
+#include "layers/shared_rows.h"
 
 namespace gau {
-
-QueryRows group_rows(const Tensor& flat, std::int64_t batch, std::int64_t length) {
-  QueryRows rows;
-  rows.flat = flat;
-  if (!flat.defined()) return rows;
-  const auto wanted = flat.span<std::int32_t>();
-  std::vector<std::int64_t> count(static_cast<std::size_t>(batch), 0);
-  std::int64_t before = -1;
-  for (const std::int32_t row : wanted) {
-    if (row < 0) continue;
-    check(row > before && row < batch * length, ExitCode::kData, "model: rows must ascend within [0, {}), but {} follows {}",
-          batch * length, row, before);
-    before = row;
-    ++count[static_cast<std::size_t>(row / length)];
-  }
-  const std::int64_t most = *std::max_element(count.begin(), count.end());
-  const std::int64_t width = std::min(length, std::max<std::int64_t>(8, (most + 7) / 8 * 8));
-  rows.grouped = Tensor::empty({batch * width}, DType::kI32);
-  rows.positions = Tensor::empty({batch, width}, DType::kI32);
-  rows.ungroup = Tensor::empty({flat.size()}, DType::kI32);
-  std::int32_t* grouped = rows.grouped.data<std::int32_t>();
-  std::int32_t* positions = rows.positions.data<std::int32_t>();
-  std::int32_t* ungroup = rows.ungroup.data<std::int32_t>();
-  std::fill(grouped, grouped + batch * width, -1);
-  std::fill(positions, positions + batch * width, -1);
-  std::fill(count.begin(), count.end(), 0);
-  for (std::size_t m = 0; m < wanted.size(); ++m) {
-    ungroup[m] = -1;
-    if (wanted[m] < 0) continue;
-    const std::int64_t b = wanted[m] / length;
-    const std::int64_t at = b * width + count[static_cast<std::size_t>(b)]++;
-    grouped[at] = wanted[m];
-    positions[at] = static_cast<std::int32_t>(wanted[m] % length);
-    ungroup[m] = static_cast<std::int32_t>(at);
-  }
-  return rows;
-}
 
 namespace {
 std::string layer_name(std::int64_t index) { return fmt::format("gau_alpha.encoder.layer.{}.gau.", index); }
@@ -96,7 +59,7 @@ GauLayer::Projected GauLayer::project(const Context& context, const Variable& x,
     const auto parts = swish(ops::linear(x, ops::slice_rows(input_, e, 2 * e + d)), 0, e, d);
     v = parts[1];
     z = parts[2];
-    p.gate = swish(ops::linear(ops::gather_rows(x, rows.flat), ops::slice_rows(input_, 0, e)), e, 0, 0)[0];
+    p.gate = swish(ops::linear(pick(x, rows), ops::slice_rows(input_, 0, e)), e, 0, 0)[0];
   }
 
   HeadTransform keys, queries;
@@ -104,13 +67,14 @@ GauLayer::Projected GauLayer::project(const Context& context, const Variable& x,
   queries.normalize = config_.attention.kind == AttentionKind::kCosine;
   queries.factor = row_factors(plan, rows);
   queries.positions = rows.positions;
+  if (rows.shared) keys.positions = rows.shared->positions();
   keys.tables = {plan.near.k};
   queries.tables = {plan.near.q};
   if (plan.has_far()) {
     keys.tables.insert(keys.tables.end(), {plan.left.k, plan.right.k});
     queries.tables.insert(queries.tables.end(), {plan.left.q, plan.right.q});
   }
-  const Variable asking = rows.all() ? z : ops::gather_rows(z, rows.grouped);
+  const Variable asking = rows.all() ? z : pick_grouped(z, rows);
   const std::vector<Variable> k = head(context, ops::reshape(z, {batch, length, d}), gamma_k_, {}, keys);
   const std::vector<Variable> q =
       head(context, ops::reshape(asking, {batch, asking.value().rows() / batch, d}), gamma_q_, learned_scales(), queries);
@@ -143,8 +107,17 @@ std::vector<Variable> GauLayer::head(const Context& context, const Variable& z, 
   return ops::head_rows(z, gamma, how);
 }
 
+Variable GauLayer::pick(const Variable& x, const QueryRows& rows) const {
+  if (rows.shared) return ops::move_rows(x, rows.moves, rows.shared->sequence(index_));
+  return ops::gather_rows(x, rows.flat);
+}
+
+Variable GauLayer::pick_grouped(const Variable& x, const QueryRows& rows) const {
+  return rows.shared ? ops::gather_rows(pick(x, rows), rows.group) : ops::gather_rows(x, rows.grouped);
+}
+
 Tensor GauLayer::row_factors(const AttentionPlan& plan, const QueryRows& rows) {
-  if (rows.all() || !plan.row_factor.defined()) return plan.row_factor;
+  if (!rows.grouped.defined() || !plan.row_factor.defined()) return plan.row_factor;
   const Tensor column = plan.row_factor.reshaped({plan.row_factor.size(), 1});
   Tensor picked = Tensor::empty({rows.grouped.size(), 1}, column.dtype());
   kernels::gather_rows(column, rows.grouped, picked);
@@ -153,18 +126,24 @@ Tensor GauLayer::row_factors(const AttentionPlan& plan, const QueryRows& rows) {
 
 Variable GauLayer::forward(const Context& context, const Variable& x, const Tensor& key_mask, const AttentionPlan& plan,
                            const QueryRows& rows) const {
-  const std::int64_t length = x.dim(1), e = config_.intermediate;
-  const auto attend = context.composed ? composed::attention : ops::attention;
+  const std::int64_t length = rows.shared ? rows.shared->length() : x.dim(1), e = config_.intermediate;
   const auto norm = context.composed ? composed::residual_rms_norm : ops::residual_rms_norm;
 
   const Projected p = project(context, x, key_mask, plan, rows);
-  Variable av = attend(p.attention, plan, context.dropout(config_.attention_dropout, Site::kAttentionDropout, index_, length));
+  const DropoutSpec dropout = context.dropout(config_.attention_dropout, Site::kAttentionDropout, index_, length);
+  Variable av = attend(context, p.attention, plan, dropout, rows);
   av = ops::reshape(av, {av.value().rows(), e});
   if (!rows.all()) av = ops::gather_rows(av, rows.ungroup);
   const Variable out = ops::linear(ops::multiply(p.gate, av), output_);
-  const Variable residual = rows.all() ? x : ops::gather_rows(x, rows.flat);
+  const Variable residual = rows.all() ? x : pick(x, rows);
   return norm(residual, rows.all() ? ops::reshape(out, x.shape()) : out,
               context.dropout(config_.dropout, Site::kHiddenDropout, index_, length, rows.flat), config_.norm_eps);
+}
+
+Variable GauLayer::attend(const Context& context, const ops::AttentionVariables& in, const AttentionPlan& plan,
+                          const DropoutSpec& dropout, const QueryRows& rows) const {
+  if (rows.shared) return ops::shared_attention(in, plan, dropout, rows.shared->sequence(index_), rows.whole);
+  return context.composed ? composed::attention(in, plan, dropout) : ops::attention(in, plan, dropout);
 }
 
 AttentionInputs GauLayer::attention_inputs(const Variable& x, const Tensor& key_mask, const AttentionPlan& plan,
@@ -172,8 +151,13 @@ AttentionInputs GauLayer::attention_inputs(const Variable& x, const Tensor& key_
   NoGrad no_grad;
   const ops::AttentionVariables a = project({}, x, key_mask, plan, rows).attention;
   const auto value = [](const Variable& y) { return y.defined() ? y.value() : Tensor(); };
-  return {value(a.q_near),  value(a.k_near), value(a.q_left), value(a.k_left), value(a.q_right),
-          value(a.k_right), value(a.v),      a.key_mask,      a.rows};
+  AttentionInputs in{value(a.q_near),  value(a.k_near), value(a.q_left), value(a.k_left), value(a.q_right),
+                     value(a.k_right), value(a.v),      a.key_mask,      a.rows};
+  if (!rows.shared) return in;
+  for (Tensor* keys : {&in.k_near, &in.k_left, &in.k_right, &in.v}) {
+    if (keys->defined()) *keys = ops::gathered(*keys, rows.shared->sequence(index_));
+  }
+  return in;
 }
 
 }  // namespace gau

@@ -15,20 +15,9 @@
 #include "layers/context.h"
 #include "layers/flat_parameters.h"
 #include "layers/model_config.h"
+#include "layers/query_rows.h"
 
 namespace gau {
-
-/// Which rows of a layer's output are wanted: flat rows, and the same grouped by sequence and padded to one width, as attention
-/// takes them.
-struct QueryRows {
-  Tensor flat;       ///< i32 [M]: b · L + i ascending, -1 padding; undefined: all rows
-  Tensor grouped;    ///< i32 [B · R]: the flat row b · L + i shown at (b, r), -1 none
-  Tensor positions;  ///< i32 [B, R]: position i of that row in its sequence, -1 none
-  Tensor ungroup;    ///< i32 [M]: where row m of `flat` lies in [B · R], -1 for padding
-  bool all() const { return !flat.defined(); }
-};
-/// Groups flat rows of a batch [B, L]; R is the largest count of a sequence, rounded up to a multiple of 8.
-QueryRows group_rows(const Tensor& flat, std::int64_t batch, std::int64_t length);
 
 class GauLayer {
  public:
@@ -36,7 +25,8 @@ class GauLayer {
   static void add_parameters(FlatParameters& parameters, const ModelConfig& config, std::int64_t index);
   GauLayer(const FlatParameters& parameters, const ModelConfig& config, std::int64_t index);
 
-  /// x [B, L, H], key_mask i32 [B, L] or undefined -> [B, L, H], or [M, H] for given rows.
+  /// x [B, L, H], key_mask i32 [B, L] or undefined -> [B, L, H], or [M, H] for given rows. Where ranks share sequences x has
+  /// the rows of this rank alone.
   Variable forward(const Context& context, const Variable& x, const Tensor& key_mask, const AttentionPlan& plan,
                    const QueryRows& rows) const;
   /// What attention works on in forward(), at the given rows; records no gradients.
@@ -47,6 +37,11 @@ class GauLayer {
   struct Projected;
   Projected project(const Context& context, const Variable& x, const Tensor& key_mask, const AttentionPlan& plan,
                     const QueryRows& rows) const;
+  /// The wanted rows of x, as listed and as attention takes them.
+  Variable pick(const Variable& x, const QueryRows& rows) const;
+  Variable pick_grouped(const Variable& x, const QueryRows& rows) const;
+  Variable attend(const Context& context, const ops::AttentionVariables& in, const AttentionPlan& plan,
+                  const DropoutSpec& dropout, const QueryRows& rows) const;
   /// Queries or keys from z [B, R, D], one for each rotation: fused, unless learned numbers or the context ask for small ops.
   static std::vector<Variable> head(const Context& context, const Variable& z, const Variable& gamma,
                                     const std::vector<Variable>& scales, const HeadTransform& how);

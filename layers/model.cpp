@@ -7,6 +7,7 @@
 #include "framework/error.h"
 #include "framework/kernels.h"
 #include "layers/initializer.h"
+#include "layers/shared_rows.h"
 
 namespace gau {
 
@@ -21,6 +22,13 @@ void check_ids(const Tensor& ids, std::int64_t limit, const char* what) {
     check(values[i] >= 0 && values[i] < limit, ExitCode::kData, "{}: value {} at row {}, column {} is not in [0, {})", what,
           values[i], static_cast<std::int64_t>(i) / ids.columns(), static_cast<std::int64_t>(i) % ids.columns(), limit);
   }
+}
+
+// Labels of the rows that this rank has; a row of padding has none.
+Tensor pick_labels(const Tensor& labels, const QueryRows& rows) {
+  std::vector<std::int32_t> picked(static_cast<std::size_t>(rows.flat.size()), -1);
+  for (std::size_t m = 0; m < rows.mine.size(); ++m) picked[m] = labels.data<std::int32_t>()[rows.mine[m]];
+  return Tensor::from(picked, {rows.flat.size()});
 }
 }  // namespace
 
@@ -60,23 +68,47 @@ void Model::initialize(std::uint64_t seed) {
   }
 }
 
-Variable Model::hidden(const Context& context, const ModelInputs& inputs, Planner& planner,
-                       const std::function<void(std::int64_t, const Variable&)>& observer) const {
+// A batch as the layers take it: with ranks that share sequences, this rank's rows of it.
+struct Model::Batch {
+  const ModelInputs& inputs;
+  std::unique_ptr<SharedRows> shared;
+  Tensor ids, types;
+  QueryRows rows, wanted;  // of all layers but the last, and of the last
+  std::int64_t length = 0;
+};
+
+Model::Batch Model::batch_of(const Context& context, const ModelInputs& inputs) const {
   check(inputs.ids.defined() && inputs.ids.shape().rank() == 2, ExitCode::kData, "model: input_ids must be [batch, length]");
   check_ids(inputs.ids, config_.vocab_size, "input_ids");
   if (inputs.types.defined()) check_ids(inputs.types, config_.type_vocab_size, "type_ids");
   const std::int64_t batch = inputs.ids.dim(0), length = inputs.ids.dim(1);
-  const auto norm = context.composed ? composed::residual_rms_norm : ops::residual_rms_norm;
+  if (!context.group.shared()) {
+    return {inputs, nullptr, inputs.ids, inputs.types, {}, group_rows(inputs.rows, batch, length), length};
+  }
+  auto shared = std::make_unique<SharedRows>(context.group, batch, length, static_cast<std::int64_t>(context.step));
+  const Tensor ids = shared->own(inputs.ids), types = shared->own(inputs.types);
+  const QueryRows rows = shared->all(), wanted = shared->wanted(inputs.rows);
+  return {inputs, std::move(shared), ids, types, rows, wanted, length};
+}
 
-  Variable x = ops::embed(word_, type_, inputs.ids, inputs.types, config_.pad_id);
-  x = norm({}, x, context.dropout(config_.dropout, Site::kEmbeddingDropout, 0, length), config_.norm_eps);
+Variable Model::hidden(const Context& context, const ModelInputs& inputs, Planner& planner, const Observer& observer) const {
+  return run(context, batch_of(context, inputs), planner, observer);
+}
+
+Variable Model::run(const Context& context, const Batch& batch, Planner& planner, const Observer& observer) const {
+  const auto norm = context.composed ? composed::residual_rms_norm : ops::residual_rms_norm;
+  const Tensor& key_mask = batch.inputs.key_mask;
+  Variable x = ops::embed(word_, type_, batch.ids, batch.types, config_.pad_id);
+  x = norm({}, x, context.dropout(config_.dropout, Site::kEmbeddingDropout, 0, batch.length, batch.rows.flat),
+           config_.norm_eps);
   if (observer) observer(0, x);
 
-  const BatchLayout layout{batch, length, inputs.key_mask, inputs.positions, inputs.nominal_length};
-  const QueryRows all, wanted = group_rows(inputs.rows, batch, length);
+  const BatchLayout layout{batch.inputs.ids.dim(0), batch.length, key_mask, batch.inputs.positions,
+                           batch.inputs.nominal_length};
   for (std::int64_t i = 0; i < config_.layers; ++i) {
     const AttentionPlan plan = planner.plan(i, layout, context.cosine_scale);
-    x = layers_[static_cast<std::size_t>(i)].forward(context, x, inputs.key_mask, plan, i + 1 == config_.layers ? wanted : all);
+    const QueryRows& rows = i + 1 == config_.layers ? batch.wanted : batch.rows;
+    x = layers_[static_cast<std::size_t>(i)].forward(context, x, key_mask, plan, rows);
     if (observer) observer(i + 1, x);
   }
   return x;
@@ -89,11 +121,18 @@ Variable Model::logits(const Context& context, const Variable& x, std::int64_t l
 MaskedLoss Model::masked_loss(const Context& context, const ModelInputs& inputs, const Tensor& labels, Planner& planner) const {
   check(inputs.rows.defined() && labels.size() == inputs.rows.size(), ExitCode::kData, "model: {} labels for {} masked rows",
         labels.size(), inputs.rows.defined() ? inputs.rows.size() : 0);
-  const Variable x = hidden(context, inputs, planner);
-  const ops::CrossEntropy loss = ops::cross_entropy(logits(context, x, inputs.ids.dim(1), inputs.rows), labels);
+  const Batch batch = batch_of(context, inputs);
+  const Variable x = run(context, batch, planner, {});
+  const Variable scores = logits(context, x, batch.length, batch.wanted.flat);
+  const ops::CrossEntropy loss = ops::cross_entropy(scores, batch.shared ? pick_labels(labels, batch.wanted) : labels);
   MaskedLoss result{loss.sum, loss.row_loss, loss.predicted};
+  if (batch.shared) {
+    result.row_loss = batch.shared->by_row<double>(batch.wanted, loss.row_loss, labels.size());
+    result.predicted = batch.shared->by_row<std::int32_t>(batch.wanted, loss.predicted, labels.size());
+    result.sum = ops::shared_sum(loss.sum, kernels::sum(result.row_loss));
+  }
   const auto label = labels.span<std::int32_t>();
-  const auto predicted = loss.predicted.span<std::int32_t>();
+  const auto predicted = std::as_const(result.predicted).span<std::int32_t>();
   for (std::size_t m = 0; m < label.size(); ++m) {
     if (label[m] < 0) continue;
     ++result.count;
@@ -102,15 +141,17 @@ MaskedLoss Model::masked_loss(const Context& context, const ModelInputs& inputs,
   return result;
 }
 
-Variable Model::visit_attention(const ModelInputs& inputs, Planner& planner, const AttentionVisitor& visit) const {
+Variable Model::visit_attention(const ModelInputs& inputs, Planner& planner, const AttentionVisitor& visit,
+                                const RankGroup& group) const {
   NoGrad no_grad;
-  const std::int64_t batch = inputs.ids.dim(0), length = inputs.ids.dim(1);
-  const BatchLayout layout{batch, length, inputs.key_mask, inputs.positions, inputs.nominal_length};
-  const QueryRows rows = group_rows(inputs.rows, batch, length);
-  return hidden({}, inputs, planner, [&](std::int64_t index, const Variable& x) {
+  Context context;
+  context.group = group;
+  const Batch batch = batch_of(context, inputs);
+  const BatchLayout layout{inputs.ids.dim(0), batch.length, inputs.key_mask, inputs.positions, inputs.nominal_length};
+  return run(context, batch, planner, [&](std::int64_t index, const Variable& x) {
     if (index == config_.layers) return;
     const AttentionPlan plan = planner.plan(index, layout);
-    visit(index, layers_[static_cast<std::size_t>(index)].attention_inputs(x, inputs.key_mask, plan, rows), plan);
+    visit(index, layers_[static_cast<std::size_t>(index)].attention_inputs(x, inputs.key_mask, plan, batch.wanted), plan);
   });
 }
 

@@ -52,20 +52,27 @@ class Model {
 
   /// Hidden states [B, L, H], or [M, H] with inputs.rows. `observer` is told the output of the embedding (index 0) and of each
   /// layer.
-  Variable hidden(const Context& context, const ModelInputs& inputs, Planner& planner,
-                  const std::function<void(std::int64_t, const Variable&)>& observer = {}) const;
+  using Observer = std::function<void(std::int64_t, const Variable&)>;
+  Variable hidden(const Context& context, const ModelInputs& inputs, Planner& planner, const Observer& observer = {}) const;
   /// Logits of hidden rows: x [..., H] -> [..., V], after the head's dropout. `rows` as in ModelInputs, for its random keys.
   Variable logits(const Context& context, const Variable& x, std::int64_t length, const Tensor& rows) const;
-  /// hidden() at inputs.rows, logits, cross-entropy against labels i32 [M] (negative: no label).
+  /// hidden() at inputs.rows, logits, cross-entropy against labels i32 [M] (negative: no label). The ranks of context.group get
+  /// the same result; backward leaves with each the gradient of its own rows, and their sum is the gradient.
   MaskedLoss masked_loss(const Context& context, const ModelInputs& inputs, const Tensor& labels, Planner& planner) const;
   /// Calls visit(layer, inputs, plan) with what each layer's attention works on at inputs.rows (undefined: all rows), without
   /// dropout. A layer is run after the visit to it, by a plan that the planner is asked for then. Returns what hidden() does.
+  /// Each rank of a group sees other ones of the rows: whole blocks of kAttentionBlockRows of them, or rows at -1.
   using AttentionVisitor = std::function<void(std::int64_t, const AttentionInputs&, const AttentionPlan&)>;
-  Variable visit_attention(const ModelInputs& inputs, Planner& planner, const AttentionVisitor& visit) const;
+  Variable visit_attention(const ModelInputs& inputs, Planner& planner, const AttentionVisitor& visit,
+                           const RankGroup& group = {}) const;
   /// Attention weights [B, L, L] of every layer, without dropout.
   std::vector<Tensor> attention(const ModelInputs& inputs, Planner& planner) const;
 
  private:
+  struct Batch;
+  Batch batch_of(const Context& context, const ModelInputs& inputs) const;
+  Variable run(const Context& context, const Batch& batch, Planner& planner, const Observer& observer) const;
+
   ModelConfig config_;
   DType dtype_;
   FlatParameters parameters_;

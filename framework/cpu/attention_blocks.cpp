@@ -1,11 +1,12 @@
 #include "framework/cpu/attention_blocks.h"
 
+#include "framework/attention_block_rows.h"
+
 namespace gau::cpu {
 
 namespace {
-// Rows of a block: enough for the products to run at full speed. Elements of a block: its logits stay in the second-level cache
-// times a few, and many short sequences share one batched product.
-constexpr std::int64_t kBlockRows = 128;
+// Elements of a block: its logits stay in the second-level cache times a few, and many short sequences share one batched
+// product.
 constexpr std::int64_t kBlockElements = 1 << 20;
 }  // namespace
 
@@ -16,7 +17,7 @@ AttentionGeometry::AttentionGeometry(const AttentionInputs& in, const AttentionP
       positions_(in.rows.defined() ? in.rows.data<std::int32_t>() : nullptr),
       mask_(in.key_mask.defined() ? in.key_mask.data<std::int32_t>() : nullptr) {
   classify_rows(plan);
-  const std::int64_t rows = std::min(queries_, kBlockRows);
+  const std::int64_t rows = std::min(queries_, kAttentionBlockRows);
   const std::int64_t together =
       queries_ > rows ? 1 : std::max<std::int64_t>(1, kBlockElements / std::max<std::int64_t>(1, rows * keys_));
   for (std::int64_t b = 0; b < batch_; b += together) {
