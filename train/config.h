@@ -69,7 +69,7 @@ struct TrainConfig {
   std::string output = "runs/gau";
   ReduceOrder reduce = ReduceOrder::kTree;
   std::int64_t shards = 8;
-  std::int64_t bucket = 1 << 20;  ///< gradient elements that ranks exchange at a time
+  std::int64_t bucket = 1 << 17;  ///< gradient elements that ranks exchange at a time
   DType wire = DType::kF32;       ///< of gradients between ranks: f32 is the gradients' own type, bf16 halves the traffic
   double timeout = 300;           ///< seconds that a rank waits for another one; 0: for ever
   bool zero = false;

@@ -53,6 +53,7 @@ void GradientExchange::begin(std::int64_t step) {
   step_ = step;
   started_ = summed_ = taken_ = 0;
   buckets_.clear();
+  posted_.assign(static_cast<std::size_t>(ranks_.size()), 0);
   if (ranks_.size() == 1) return;
   buckets_.resize(static_cast<std::size_t>(plan_.buckets()));
   for (std::int64_t i = 0; i < plan_.buckets(); ++i) buckets_[static_cast<std::size_t>(i)].missing = plan_.bucket(i).size();
@@ -160,17 +161,31 @@ void GradientExchange::send_sum(std::int64_t index) {
 
 // Other ranks' sums go where this rank's contributions were, once these have left. Receives are made bucket by bucket, as sums
 // are sent.
+void GradientExchange::post_sums(int peer) {
+  const auto p = static_cast<std::size_t>(peer);
+  for (std::int64_t& next = posted_[p]; next < started_; ++next) {
+    Bucket& bucket = buckets_[static_cast<std::size_t>(next)];
+    if (!bucket.outgoing[p]->done()) return;
+    Tensor place = part(plan_.slice(next, peer));
+    if (wire_ != place.dtype()) place = bucket.sums[p] = Tensor::empty(place.shape(), wire_);
+    bucket.sum_in[p] = ranks_.receive(peer, label(MessageKind::kSum, next), bytes_of(place));
+  }
+}
+
 bool GradientExchange::take_sums(std::int64_t index, bool wait) {
   Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
+  bool posted = true;
   for (int peer = 0; peer < ranks_.size(); ++peer) {
     const auto p = static_cast<std::size_t>(peer);
-    if (peer == ranks_.rank() || bucket.sum_in[p]) continue;
-    if (wait) ranks_.wait(*bucket.outgoing[p]);
-    if (!bucket.outgoing[p]->done()) return false;
-    Tensor place = part(plan_.slice(index, peer));
-    if (wire_ != place.dtype()) place = bucket.sums[p] = Tensor::empty(place.shape(), wire_);
-    bucket.sum_in[p] = ranks_.receive(peer, label(MessageKind::kSum, index), bytes_of(place));
+    if (peer == ranks_.rank()) continue;
+    post_sums(peer);
+    while (wait && posted_[p] <= index) {
+      ranks_.wait(*buckets_[static_cast<std::size_t>(posted_[p])].outgoing[p]);
+      post_sums(peer);
+    }
+    posted = posted && posted_[p] > index;
   }
+  if (!posted) return false;
   if (!complete(bucket.sum_in, wait) || !complete(bucket.sum_out, wait)) return false;
   if (wire_ != gradients_.dtype()) {
     for (int peer = 0; peer < ranks_.size(); ++peer) {

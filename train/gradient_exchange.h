@@ -44,6 +44,7 @@ class GradientExchange {
   bool sum_if_here(std::int64_t index, bool wait);
   void add_parts(std::int64_t index);
   void send_sum(std::int64_t index);
+  void post_sums(int peer);
   bool take_sums(std::int64_t index, bool wait);
   bool complete(const std::vector<std::unique_ptr<Transfer>>& transfers, bool wait);
 
@@ -54,9 +55,10 @@ class GradientExchange {
   DType wire_;
   std::int64_t step_ = 0;
   std::vector<Bucket> buckets_;
-  std::int64_t started_ = 0;  ///< buckets started, in order
-  std::int64_t summed_ = 0;   ///< of them, those whose own slice is summed
-  std::int64_t taken_ = 0;    ///< of them, those whose other slices have arrived
+  std::int64_t started_ = 0;          ///< buckets started, in order
+  std::int64_t summed_ = 0;           ///< of them, those whose own slice is summed
+  std::int64_t taken_ = 0;            ///< of them, those whose other slices have arrived
+  std::vector<std::int64_t> posted_;  ///< by rank: buckets whose sum is awaited from it
 };
 
 /// Every rank gets from each other one the slices of `flat` that it owns: what each has computed for itself alone becomes
