@@ -14,7 +14,7 @@ foreach(folder framework autograd layers data train)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gau FILES_MATCHING PATTERN "*.h")
 endforeach()
 
-install(TARGETS gau RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS gau gau-launch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET gau_mpi)
   list(APPEND gau_libraries gau_mpi)
 endif()

@@ -48,7 +48,7 @@ class Process {
     running_ = false;
     ProgramResult result;
     result.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
-    result.out = read_text(scratch_.path() / "out");
+    result.out = out();
     result.err = err();
     return result;
   }
@@ -63,6 +63,7 @@ class Process {
     }
     return false;
   }
+  std::string out() const { return read_text(scratch_.path() / "out"); }
   std::string err() const { return read_text(scratch_.path() / "err"); }
 
  private:

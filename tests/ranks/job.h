@@ -88,12 +88,6 @@ class Job : public testing::Test {
     return files;
   }
 
- private:
-  static TestDirectory*& shared() {
-    static TestDirectory* directory = nullptr;
-    return directory;
-  }
-
   /// Whose command line names this test's directory. The launcher's children are given a moment to go.
   int processes_left() const {
     int left = 0;
@@ -106,6 +100,12 @@ class Job : public testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     return left;
+  }
+
+ private:
+  static TestDirectory*& shared() {
+    static TestDirectory* directory = nullptr;
+    return directory;
   }
 
   TestDirectory scratch_;

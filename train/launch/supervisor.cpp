@@ -1,0 +1,289 @@
+#include "train/launch/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "framework/error.h"
+#include "framework/log.h"
+#include "train/launch/processes.h"
+
+namespace gau::launch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+constexpr double kKillSeconds = 5;
+// Descriptors and signals wake us; this bounds how late a deadline is noticed, milliseconds.
+constexpr int kPollMilliseconds = 100;
+
+// What a rank's own last line looks like, and how Open MPI says that a host or a rank is gone.
+bool tells_of_an_end(std::string_view line) {
+  if (line.starts_with("gau: rank ")) return true;
+  return line.find("mpirun noticed that process rank") != std::string_view::npos;
+}
+bool tells_of_a_lost_host(std::string_view line) {
+  return line.find("ORTE has lost communication") != std::string_view::npos ||
+         line.find("ORTE daemon has unexpectedly failed") != std::string_view::npos;
+}
+
+void write_all(int descriptor, std::string_view text) {
+  // Output that nobody reads any more is no reason to leave a job alone.
+  while (!text.empty()) {
+    const ssize_t written = write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+// One output of the job: handed on as it comes, and looked at by lines.
+class Output {
+ public:
+  explicit Output(int target) : target_(target) {
+    std::array<int, 2> ends{};
+    check(pipe2(ends.data(), O_CLOEXEC) == 0, ExitCode::kIo, "a pipe cannot be made: {}", std::strerror(errno));
+    read_ = ends[0];
+    write_ = ends[1];
+    fcntl(read_, F_SETFL, O_NONBLOCK);
+  }
+  ~Output() {
+    close_writing();
+    close(read_);
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  int reading() const { return open_ ? read_ : -1; }
+  int writing() const { return write_; }
+  void close_writing() {
+    if (write_ >= 0) close(write_);
+    write_ = -1;
+  }
+  // All that is there now; true when a line told of an end.
+  void take() {
+    std::array<char, 65536> part{};
+    for (;;) {
+      const ssize_t got = read(read_, part.data(), part.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got == 0) open_ = false;
+      if (got <= 0) return;
+      const std::string_view text(part.data(), static_cast<std::size_t>(got));
+      write_all(target_, text);
+      look_at(text);
+    }
+  }
+  bool rank_ended() const { return rank_ended_; }
+  bool host_lost() const { return host_lost_; }
+
+ private:
+  void look_at(std::string_view text) {
+    constexpr std::size_t kLongest = 4096;
+    for (const char c : text) {
+      if (c != '\n') {
+        if (line_.size() < kLongest) line_ += c;
+        continue;
+      }
+      host_lost_ = host_lost_ || tells_of_a_lost_host(line_);
+      rank_ended_ = rank_ended_ || host_lost_ || tells_of_an_end(line_);
+      line_.clear();
+    }
+  }
+
+  int target_;
+  int read_ = -1, write_ = -1;
+  bool open_ = true;
+  std::string line_;
+  bool rank_ended_ = false, host_lost_ = false;
+};
+
+sigset_t handled_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&set, signal);
+  return set;
+}
+
+// The next signal that came, or 0.
+int take_signal(int descriptor) {
+  signalfd_siginfo info{};
+  return read(descriptor, &info, sizeof info) == static_cast<ssize_t>(sizeof info) ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
+
+[[noreturn]] void become(const Command& command, const Output& out, const Output& err, int failure, pid_t parent) {
+  setpgid(0, 0);
+  // When this launcher is killed itself, mpirun still gets the chance to end its ranks.
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(static_cast<int>(ExitCode::kPeerLost));
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  // A job in the background may not read from a terminal.
+  const int null = open("/dev/null", O_RDONLY);
+  dup2(null, STDIN_FILENO);
+  dup2(out.writing(), STDOUT_FILENO);
+  dup2(err.writing(), STDERR_FILENO);
+  for (const auto& [name, value] : command.variables) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> words;
+  for (const std::string& word : command.words) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words.front(), words.data());
+  const int code = errno;
+  if (write(failure, &code, sizeof code) < 0) _exit(127);
+  _exit(127);
+}
+
+pid_t start(const Command& command, Output& out, Output& err) {
+  std::array<int, 2> failure{};
+  check(pipe2(failure.data(), O_CLOEXEC) == 0, ExitCode::kIo, "a pipe cannot be made: {}", std::strerror(errno));
+  const pid_t self = getpid();
+  const pid_t id = fork();
+  if (id == 0) become(command, out, err, failure[1], self);
+  const int reason = errno;
+  close(failure[1]);
+  out.close_writing();
+  err.close_writing();
+  int code = 0;
+  const bool failed = id > 0 && read(failure[0], &code, sizeof code) == static_cast<ssize_t>(sizeof code);
+  close(failure[0]);
+  check(id > 0, ExitCode::kIo, "a process cannot be started: {}", std::strerror(reason));
+  if (failed) {
+    waitpid(id, nullptr, 0);
+    fail(ExitCode::kUsage, "{}: cannot be started: {}", command.words.front(), std::strerror(code));
+  }
+  return id;
+}
+
+// One start of a job, from its first process to the end of its last.
+class Watch {
+ public:
+  Watch(const WatchOptions& options, int signals, const Command& command)
+      : options_(options), signals_(signals), out_(STDOUT_FILENO), err_(STDERR_FILENO), job_(start(command, out_, err_)) {}
+
+  JobEnd until_its_end() {
+    while (!end_) {
+      wait_for_news();
+      look_at_children();
+      if (!end_) look_at_clock();
+    }
+    kill_descendants(kKillSeconds);
+    out_.take();
+    err_.take();
+    const bool lost = out_.host_lost() || err_.host_lost();
+    // Open MPI has no code of its own for a host that is gone.
+    if (lost && !forced_ && *end_ != 0 && *end_ < static_cast<int>(ExitCode::kUsage))
+      end_ = static_cast<int>(ExitCode::kPeerLost);
+    return {*end_, stop_at_.has_value()};
+  }
+
+ private:
+  void wait_for_news() {
+    std::array<pollfd, 3> wanted{{{out_.reading(), POLLIN, 0}, {err_.reading(), POLLIN, 0}, {signals_, POLLIN, 0}}};
+    poll(wanted.data(), wanted.size(), kPollMilliseconds);
+    if (wanted[0].revents != 0) out_.take();
+    if (wanted[1].revents != 0) err_.take();
+    if (!gave_up_at_ && (out_.rank_ended() || err_.rank_ended())) gave_up_at_ = Clock::now();
+    while (const int signal = take_signal(signals_)) handle(signal);
+  }
+
+  void handle(int signal) {
+    if (signal == SIGUSR1 || signal == SIGUSR2) kill(job_, signal);
+    if (!asks_to_stop(signal)) return;
+    if (stop_at_) return end_by_force(128 + signal, "told to stop a second time");
+    log::info("gau-launch: told to stop: asking for a checkpoint, for at most {} s", options_.patience);
+    stop_at_ = Clock::now();
+    kill(job_, SIGUSR1);
+  }
+
+  void look_at_children() {
+    int status = 0;
+    for (pid_t id = 0; !end_ && (id = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0;) {
+      if (id != job_) continue;  // an orphan that was adopted
+      if (WIFSTOPPED(status)) {
+        halted_at_ = Clock::now();
+      } else if (WIFCONTINUED(status)) {
+        halted_at_.reset();
+      } else {
+        end_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      }
+    }
+  }
+
+  void look_at_clock() {
+    constexpr int kLost = static_cast<int>(ExitCode::kPeerLost);
+    const auto over = [](const std::optional<Clock::time_point>& since, double seconds) {
+      return since && seconds_since(*since) >= seconds;
+    };
+    if (over(gave_up_at_, options_.grace)) {
+      end_by_force(kLost, fmt::format("the job did not end {} s after a rank had", options_.grace));
+    } else if (over(halted_at_, options_.grace)) {
+      end_by_force(kLost, fmt::format("the launcher of the ranks has been stopped for {} s", options_.grace));
+    } else if (over(stop_at_, options_.patience)) {
+      end_by_force(128 + SIGKILL, fmt::format("no end {} s after the request to stop", options_.patience));
+    }
+  }
+
+  void end_by_force(int code, const std::string& why) {
+    forced_ = true;
+    log::info("gau-launch: {}: killing it", why);
+    kill_descendants(kKillSeconds);
+    end_ = code;
+  }
+
+  WatchOptions options_;
+  int signals_;
+  Output out_, err_;
+  pid_t job_;
+  std::optional<int> end_;
+  bool forced_ = false;
+  std::optional<Clock::time_point> gave_up_at_, halted_at_, stop_at_;
+};
+
+}  // namespace
+
+Supervisor::Supervisor(const WatchOptions& options) : options_(options) {
+  const sigset_t set = handled_signals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  check(signals_ >= 0, ExitCode::kIo, "signals cannot be received: {}", std::strerror(errno));
+  adopt_orphans();
+}
+
+Supervisor::~Supervisor() {
+  close(signals_);
+  const sigset_t set = handled_signals();
+  sigprocmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+JobEnd Supervisor::run(const Command& command) { return Watch(options_, signals_, command).until_its_end(); }
+
+bool Supervisor::pause(double seconds) {
+  const auto begin = Clock::now();
+  while (seconds_since(begin) < seconds) {
+    pollfd wanted{signals_, POLLIN, 0};
+    poll(&wanted, 1, kPollMilliseconds);
+    while (const int signal = take_signal(signals_)) {
+      if (asks_to_stop(signal) || signal == SIGUSR1) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace gau::launch
