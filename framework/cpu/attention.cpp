@@ -21,21 +21,32 @@ DType value_products(Backend& backend, const AttentionBlock& block) {
   return block.width < kLeastWidth ? DType::kF32 : backend.product_type();
 }
 
-// Whether the keys of the block that matter are worth a list.
+// What a call needs where it skips: room, and the keys packed for the first block that asks.
 template <class T>
-bool may_skip(const AttentionBlock& block, const AttentionPlan& plan) {
-  return plan.skip > 0 && block.width >= SparseBlock<T>::kLeastWidth;
-}
+struct Skipping {
+  Pieces<T> pieces;
+  std::optional<PackedKeys<T>> keys;
+};
 
 // The block's weights, and the list of the keys that matter where they are few enough for it to pay: then true, and the matrix
 // holds no more than the listed weights. Counts both ways.
 template <class T>
-bool weigh(Attention& attention, const AttentionBlock& block, Pieces<T>& pieces, SparseBlock<T>& sparse, T* log_sum_exp) {
+bool weigh(Attention& attention, const AttentionBlock& block, Skipping<T>& skipping, SparseBlock<T>& sparse, T* log_sum_exp) {
+  const AttentionPlan& plan = attention.plan();
   const std::int64_t pairs = sparse.strips() * block.width;
-  const bool may = may_skip<T>(block, attention.plan());
-  attention.weigh<T>(block, may ? &pieces : nullptr, log_sum_exp);
-  const bool few = may && sparse.list(attention.weights().template data<T>(), pieces);
-  if (may && !few) attention.fill_zeros(block, pieces);
+  bool few = false;
+  if (plan.skip == 0 || block.width < SparseBlock<T>::kLeastWidth || attention.looks_dense<T>(block)) {
+    attention.weigh<T>(block, nullptr, log_sum_exp);
+  } else {
+    if (plan.has_far()) {
+      attention.weigh<T>(block, &skipping.pieces, log_sum_exp);
+    } else {
+      if (!skipping.keys) skipping.keys.emplace(attention.regions().front().k);
+      attention.weigh_strips<T>(block, *skipping.keys, skipping.pieces, log_sum_exp);
+    }
+    few = sparse.list(attention.weights().template data<T>(), skipping.pieces);
+    if (!few) attention.fill_zeros(block, skipping.pieces);
+  }
   count_attention(pairs, few ? sparse.kept() : pairs);
   return few;
 }
@@ -181,13 +192,13 @@ template <class T>
 void forward(Backend& backend, const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout, Tensor out,
              Tensor log_sum_exp) {
   Attention attention(backend, in, plan);
-  Pieces<T> pieces;
+  Skipping<T> skipping;
   std::optional<ColumnSlices<T>> values;  // made for the first block that needs them
   Tensor weights = attention.weights();
   for (const AttentionBlock& block : attention.geometry().blocks()) {
     const ProductTypeScope products(backend, value_products(backend, block));
     SparseBlock<T> sparse(block);
-    if (weigh(attention, block, pieces, sparse, log_sum_exp.data<T>())) {
+    if (weigh(attention, block, skipping, sparse, log_sum_exp.data<T>())) {
       if (!values) values.emplace(in.v);
       sparse_forward(attention, block, dropout, *values, sparse, out);
       continue;
@@ -215,14 +226,14 @@ void backward(Backend& backend, const AttentionInputs& in, const AttentionPlan& 
                                  &gradients.k_right, &gradients.v}) {
     if (gradient->defined()) backend.fill(*gradient, 0);
   }
-  Pieces<T> pieces;
+  Skipping<T> skipping;
   std::vector<ColumnSlices<T>> keys;  // of every region, made for the first block that needs them
   Tensor ds = attention.buffer();
   Tensor scratch = plan.has_far() ? attention.buffer() : Tensor();
   for (const AttentionBlock& block : attention.geometry().blocks()) {
     const ProductTypeScope products(backend, value_products(backend, block));
     SparseBlock<T> sparse(block);
-    if (weigh<T>(attention, block, pieces, sparse, nullptr)) {
+    if (weigh<T>(attention, block, skipping, sparse, nullptr)) {
       if (keys.empty()) {
         for (const RegionInput& region : attention.regions()) keys.emplace_back(region.k);
       }

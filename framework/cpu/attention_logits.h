@@ -1,11 +1,13 @@
 // The logits and weights of one attention call, block by block, and what both of its passes share.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "framework/cpu/attention_rows.h"
 #include "framework/cpu/dropout_row.h"
+#include "framework/cpu/packed_keys.h"
 #include "framework/parallel.h"
 
 namespace gau::cpu {
@@ -119,32 +121,49 @@ class Attention {
   }
 
   /// Fills weights() with the block's attention weights; ln Σ exp goes to log_sum_exp when it is given. With `pieces`, weights
-  // below their row's threshold may be missing, as Pieces says.
+  /// below their row's threshold may be missing, as Pieces says.
   template <class T>
   void weigh(const AttentionBlock& block, Pieces<T>* pieces, T* log_sum_exp) {
     if (pieces) pieces->resize(block);
     // Logits decide by differences; at s = 128 a bf16 product is off by 1e-2. They cost a twelfth of the value products.
     const ProductTypeScope exact(backend_, DType::kF32);
     for (const RegionInput& region : regions_) logits_of<T>(block, region);
-    T* const all = weights_.data<T>();
-    for_rows(block, [&](const AttentionRow& at, std::int64_t n) {
-      T* row = all + n * block.width;
-      T value = 0;
-      T threshold = 0;
-      if (at.kind == RowKind::kTokens) {
-        if (plan_.has_distance_law()) scale_by_distance(block, plan_, at.position, true, row);
-        mask_row(block, plan_, geometry_.mask(at.sequence), at.position, row);
-        value = pieces ? softmax_pieces(row, block.width, plan_.skip, pieces->maxima_of(n), pieces->active_of(n), threshold)
-                       : softmax_row(row, block.width);
-      } else {
-        const bool uniform = at.kind == RowKind::kUniform;
-        threshold = T(1) / static_cast<T>(block.width);
-        std::fill(row, row + block.width, uniform ? threshold : T(0));
-        if (pieces) std::fill_n(pieces->active_of(n), pieces->count, uniform);
+    for_rows(block, [&](const AttentionRow& at, std::int64_t n) { weigh_row(block, at, n, pieces, log_sum_exp); });
+  }
+
+  /// The same by strips of eight rows, a few strips together: for plans without far regions. Logits are still in the cache when
+  /// their softmax reads them.
+  template <class T>
+  void weigh_strips(const AttentionBlock& block, const PackedKeys<T>& keys, Pieces<T>& pieces, T* log_sum_exp) {
+    constexpr std::int64_t kGroupElements = 1 << 18;
+    pieces.resize(block);
+    const std::int64_t strips = (block.rows + kStripRows - 1) / kStripRows;
+    const std::int64_t together = std::clamp<std::int64_t>(kGroupElements / (kStripRows * block.width), 1, strips);
+    const std::int64_t groups = (strips + together - 1) / together;
+    parallel_for(block.sequences * groups, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t g = begin; g < end; ++g) {
+        const std::int64_t first = g % groups * together * kStripRows;
+        weigh_group(block, keys, g / groups, first, std::min(block.rows, first + together * kStripRows), pieces, log_sum_exp);
       }
-      if (pieces) pieces->thresholds[static_cast<std::size_t>(n)] = threshold;
-      if (log_sum_exp) log_sum_exp[at.sequence * geometry_.queries() + at.row] = value;
     });
+  }
+
+  /// Whether one row, against every eighth key, keeps more than a quarter of them: then lists would not pay, and are not tried.
+  template <class T>
+  bool looks_dense(const AttentionBlock& block) const {
+    if (plan_.has_bias() || plan_.has_distance_law() || plan_.has_far()) return false;
+    const AttentionRow at = row(block, block.rows / 2);
+    if (at.kind != RowKind::kTokens) return false;
+    const std::int64_t d = in_.q_near.dim(2);
+    const T* const q = in_.q_near.data<T>() + (at.sequence * geometry_.queries() + at.row) * d;
+    const T* const k = in_.k_near.data<T>() + at.sequence * geometry_.keys() * d;
+    std::vector<T> logits;
+    for (const KeyRange& range : block.keys) {
+      for (std::int64_t j = 0; j < range.count; j += 8) logits.push_back(dot_row(q, k + (range.first + j) * d, d));
+    }
+    const T least = *std::max_element(logits.begin(), logits.end()) + static_cast<T>(std::log(plan_.skip / 32));
+    return 4 * std::count_if(logits.begin(), logits.end(), [=](T x) { return x >= least; }) >
+           static_cast<std::int64_t>(logits.size());
   }
 
   /// Writes the zeros that Pieces leaves to be read.
@@ -190,6 +209,58 @@ class Attention {
   }
 
  private:
+  // Weights of one row from its logits.
+  template <class T>
+  void weigh_row(const AttentionBlock& block, const AttentionRow& at, std::int64_t n, Pieces<T>* pieces, T* log_sum_exp) {
+    T* const row = weights_.data<T>() + n * block.width;
+    T value = 0;
+    T threshold = 0;
+    if (at.kind == RowKind::kTokens) {
+      if (plan_.has_distance_law()) scale_by_distance(block, plan_, at.position, true, row);
+      mask_row(block, plan_, geometry_.mask(at.sequence), at.position, row);
+      value = pieces ? softmax_pieces(row, block.width, plan_.skip, pieces->maxima_of(n), pieces->active_of(n), threshold)
+                     : softmax_row(row, block.width);
+    } else {
+      const bool uniform = at.kind == RowKind::kUniform;
+      threshold = T(1) / static_cast<T>(block.width);
+      std::fill(row, row + block.width, uniform ? threshold : T(0));
+      if (pieces) std::fill_n(pieces->active_of(n), pieces->count, uniform);
+    }
+    if (pieces) pieces->thresholds[static_cast<std::size_t>(n)] = threshold;
+    if (log_sum_exp) log_sum_exp[at.sequence * geometry_.queries() + at.row] = value;
+  }
+
+  // Rows [first, end) of one of the block's sequences. A tile of keys meets all strips while it is at hand.
+  template <class T>
+  void weigh_group(const AttentionBlock& block, const PackedKeys<T>& keys, std::int64_t sequence, std::int64_t first,
+                   std::int64_t end, Pieces<T>& pieces, T* log_sum_exp) {
+    constexpr std::int64_t kTile = PackedKeys<T>::kTileKeys;
+    const Tensor& q = in_.q_near;
+    const std::int64_t in_call = block.first_sequence + sequence;
+    const T* const from = q.data<T>() + (in_call * geometry_.queries() + block.first_row) * q.dim(2);
+    std::vector<std::vector<T>> queries(static_cast<std::size_t>((end - first + kStripRows - 1) / kStripRows));
+    for (std::size_t s = 0; s < queries.size(); ++s) {
+      const std::int64_t row = first + static_cast<std::int64_t>(s) * kStripRows;
+      keys.interleave(from + row * q.dim(2), std::min(kStripRows, end - row), queries[s]);
+    }
+    T* const to = weights_.data<T>() + sequence * block.rows * block.width;
+    for (const KeyRange& range : block.keys) {
+      for (std::int64_t j = range.first, last = range.first + range.count; j < last;) {
+        const std::int64_t count = std::min(last, (j / kTile + 1) * kTile) - j;
+        for (std::size_t s = 0; s < queries.size(); ++s) {
+          const std::int64_t row = first + static_cast<std::int64_t>(s) * kStripRows;
+          keys.multiply(in_call, j, count, queries[s].data(), std::min(kStripRows, end - row),
+                        to + row * block.width + range.column + j - range.first, block.width);
+        }
+        j += count;
+      }
+    }
+    for (std::int64_t r = first; r < end; ++r) {
+      const std::int64_t n = sequence * block.rows + r;
+      weigh_row(block, row(block, n), n, &pieces, log_sum_exp);
+    }
+  }
+
   // Logits of one region into weights_; far ones through a second buffer, of which only the region's pairs are taken.
   template <class T>
   void logits_of(const AttentionBlock& block, const RegionInput& region) {

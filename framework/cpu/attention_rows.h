@@ -121,11 +121,18 @@ T softmax_pieces(T* row, std::int64_t width, double skip, T* maxima, std::uint8_
   const T least = static_cast<T>(skip / 2 / static_cast<double>(width)), cut = std::log(least);
   T tried[kThresholds], below[kThresholds] = {};
   for (int k = kThresholds - 1; k >= 0; --k) tried[k] = k == kThresholds - 1 ? least : 8 * tried[k + 1];
+  const std::int64_t pieces = pieces_of(width);
+  std::int64_t silent = 0;
+  for (std::int64_t p = 0; p < pieces; ++p) {
+    active[p] = !(maxima[p] < largest + cut);
+    silent += !active[p];
+  }
+  // Where nearly every piece matters, so do most keys: no search for a larger threshold.
+  const bool search = 4 * silent >= pieces;
   T sum = 0;
   for (std::int64_t begin = 0; begin < width; begin += kPiece) {
-    const std::int64_t p = begin / kPiece, count = std::min(kPiece, width - begin);
-    active[p] = !(maxima[p] < largest + cut);
-    if (!active[p]) continue;
+    if (!active[begin / kPiece]) continue;
+    const std::int64_t count = std::min(kPiece, width - begin);
     T* piece = row + begin;
     T part = 0;
 #pragma omp simd reduction(+ : part)
@@ -134,7 +141,7 @@ T softmax_pieces(T* row, std::int64_t width, double skip, T* maxima, std::uint8_
       part += piece[j];
     }
     sum += part;
-    sum_below(piece, count, tried, below);
+    if (search) sum_below(piece, count, tried, below);
   }
   const T inverse = 1 / sum;
   for (std::int64_t begin = 0; begin < width; begin += kPiece) {
@@ -143,7 +150,7 @@ T softmax_pieces(T* row, std::int64_t width, double skip, T* maxima, std::uint8_
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j) row[begin + j] *= inverse;
   }
-  int best = 0;
+  int best = search ? 0 : kThresholds - 1;
   while (best < kThresholds - 1 && !(below[best] <= static_cast<T>(skip / 2))) ++best;
   threshold = tried[best] * inverse;
   return largest + std::log(sum);

@@ -29,13 +29,18 @@ void dense_weight_gradient(benchmark::State& state) {
 }
 BENCHMARK(dense_weight_gradient)->Args({8192, 768, 3200})->Args({512, 256, 1088})->UseRealTime();
 
+AttentionInputs sequence(std::int64_t length, double spread) {
+  AttentionInputs in;
+  in.q_near = normal({1, length, 128}, spread);
+  in.k_near = random_tensor({1, length, 128}, DType::kF32, 2, spread);
+  in.v = random_tensor({1, length, 1536}, DType::kF32, 3);
+  return in;
+}
+
 // Attention of one sequence: length, spread of q and k (the larger, the more concentrated), 1 to skip.
 void attention(benchmark::State& state) {
   const std::int64_t length = state.range(0);
-  AttentionInputs in;
-  in.q_near = normal({1, length, 128}, static_cast<double>(state.range(1)) / 10);
-  in.k_near = random_tensor({1, length, 128}, DType::kF32, 2, static_cast<double>(state.range(1)) / 10);
-  in.v = random_tensor({1, length, 1536}, DType::kF32, 3);
+  const AttentionInputs in = sequence(length, static_cast<double>(state.range(1)) / 10);
   AttentionPlan plan;
   if (state.range(2) == 0) plan.skip = 0;
   Tensor out = Tensor::empty({1, length, 1536}, DType::kF32), log_sum_exp = Tensor::empty({1, length}, DType::kF32);
@@ -43,7 +48,25 @@ void attention(benchmark::State& state) {
   for (auto _ : state) kernels::attention(in, plan, {}, out, log_sum_exp);
   state.counters["skipped"] = attention_counters().skipped_share();
 }
-BENCHMARK(attention)->Args({2048, 3, 1})->Args({2048, 20, 0})->Args({2048, 20, 1})->UseRealTime();
+BENCHMARK(attention)
+    ->Args({512, 3, 1})
+    ->Args({2048, 3, 1})
+    ->Args({2048, 20, 0})
+    ->Args({2048, 20, 1})
+    ->MeasureProcessCPUTime()
+    ->UseRealTime();
+
+// The same from its parts, with all weights in memory: what attention must not be slower than.
+void attention_in_parts(benchmark::State& state) {
+  const std::int64_t length = state.range(0);
+  const AttentionInputs in = sequence(length, static_cast<double>(state.range(1)) / 10);
+  Tensor weights = Tensor::empty({1, length, length}, DType::kF32), out = Tensor::empty({1, length, 1536}, DType::kF32);
+  for (auto _ : state) {
+    kernels::attention_weights(in, {}, weights);
+    kernels::gemm(MatrixView::batched(weights), MatrixView::batched(in.v), MatrixView::batched(out));
+  }
+}
+BENCHMARK(attention_in_parts)->Args({512, 3})->Args({2048, 3})->MeasureProcessCPUTime()->UseRealTime();
 
 void swish_split(benchmark::State& state) {
   const Tensor h = normal({4096, 3200});
