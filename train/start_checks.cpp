@@ -61,6 +61,20 @@ void check_agreement(Communicator& ranks, const Facts& facts) {
   }
 }
 
+Neighbours neighbours(const Communicator& ranks) {
+  Neighbours here{0, true};
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    if (ranks.host(rank) != ranks.host()) continue;
+    ++here.ranks;
+    here.is_first = here.is_first && rank >= ranks.rank();
+  }
+  return here;
+}
+
+int default_threads(int processors, int online, int ranks_here) {
+  return processors == online ? std::max(1, processors / ranks_here) : processors;
+}
+
 std::string binding_advice(int threads, int processors, int ranks) {
   if (threads <= processors || ranks == 1) return "";
   return fmt::format(

@@ -1,8 +1,11 @@
 #include "train/training_run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -76,6 +79,14 @@ double measure_product_rate(DType dtype) {
     best = std::max(best, 2.0 * kSize * kSize * kSize / seconds_since(begin));
   }
   return best;
+}
+
+// As configured, else OMP_NUM_THREADS, else this rank's share of the machine.
+void choose_threads(const Config& config, const Communicator& ranks) {
+  if (config.train.threads > 0) return set_threads(static_cast<int>(config.train.threads));
+  if (ranks.size() == 1 || std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  set_threads(default_threads(available_processors(), online, neighbours(ranks).ranks));
 }
 
 class TrainingRun {
@@ -177,7 +188,7 @@ class TrainingRun {
 
   void advise() {
     const std::string advice = binding_advice(threads(), available_processors(), ranks_.size());
-    if (!advice.empty()) log::warn("{}", advice);
+    if (!advice.empty() && neighbours(ranks_).is_first) log::warn("{}", advice);
   }
 
   std::uint32_t flags_before_the_first_step() {
@@ -458,7 +469,7 @@ class TrainingRun {
 TrainResult train(const TrainRequest& request, Communicator& ranks) {
   check(!request.config.data.corpus.empty(), ExitCode::kData,
         "[data] corpus is not set: give the file that `gau prepare` wrote, in the configuration or by --set data.corpus=FILE");
-  if (request.config.train.threads > 0) set_threads(static_cast<int>(request.config.train.threads));
+  choose_threads(request.config, ranks);
   const Precision precision(request.config.train.dtype);
   TrainingRun run(request, ranks);
   if (ranks.rank() == 0) prepare_directory(request);

@@ -99,6 +99,24 @@ TEST_F(RankFailuresSlow, OtherConfigurationOrDataIsRefusedBeforeTheFirstStep) {
   EXPECT_THAT(data.err, HasSubstr("data digest"));
 }
 
+// A file size limit on one rank stands for a full disk there.
+TEST_F(RankFailuresSlow, RankThatCannotSaveCostsACheckpointAndIsNamed) {
+  const auto limited = [&](const std::string& name, const std::string& more, int kilobytes) {
+    const std::string command = "'" GAU_PROGRAM "' " + train_arguments(name, more);
+    return run_command(launcher(1) + command + " : -n 1 bash -c 'ulimit -f " + std::to_string(kilobytes) + "; exec \"$@\"' - " +
+                       command);
+  };
+  const JobResult result = limited("run", "--set train.save_every=4", 4);
+  EXPECT_EQ(result.code, 74) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("the checkpoint of step 4 could not be saved, the run goes on: rank 1"));
+  EXPECT_EQ(result.left, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(output("run") + "/checkpoints"));
+  // With room again the same directory holds a run.
+  const JobResult again = train(2, "run", "--resume");
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(checkpoint("run").size(), 10U);
+}
+
 TEST_F(RankFailuresSlow, SignalToOneRankStopsAllAfterOneStep) {
   const JobResult result = train(4, "run", "", fault(2, 5, -1, kControl, "usr1"));
   EXPECT_EQ(result.code, 75) << result.err;
