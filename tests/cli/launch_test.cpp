@@ -26,6 +26,10 @@ class Launch : public testing::Test {
   ProgramResult run_as(const std::string& body, const std::string& arguments) const {
     return run("-n 2 --mpirun '" + script("mpirun", body) + "' " + arguments + " -- gau train c.toml");
   }
+  // Starts a rank that works for ever, in a session of its own.
+  std::string rank() const {
+    return "setsid sh -c 'while :; do sleep 0.1; done' '" + directory_.path().string() + "' >/dev/null 2>&1 & ";
+  }
   // Processes whose command line names this test's directory, gone after a moment.
   bool nothing_left() const {
     for (int attempt = 0; attempt < 40; ++attempt) {
@@ -111,9 +115,7 @@ TEST_F(Launch, RestartGoesOnFromACheckpointOrAgainFromTheStart) {
 }
 
 TEST_F(Launch, JobThatHangsAfterARankGaveUpIsKilled) {
-  // Ranks in groups and sessions of their own, as mpirun starts them.
-  const ProgramResult result = run_as(
-      "setsid sleep 1000 '" + directory_.file("x") + "' & echo 'gau: rank 1 (b): broken' >&2; sleep 1000", "--grace 0.5");
+  const ProgramResult result = run_as(rank() + "echo 'gau: rank 1 (b): broken' >&2; sleep 1000", "--grace 0.5");
   EXPECT_EQ(result.code, 76);
   EXPECT_THAT(result.err, HasSubstr("gau: rank 1 (b): broken\n"));
   EXPECT_THAT(result.err, HasSubstr("did not end 0.5 s after a rank had"));
@@ -128,7 +130,7 @@ TEST_F(Launch, StoppedLauncherIsKilled) {
 }
 
 TEST_F(Launch, OrphansOfAJobThatEndedAreKilled) {
-  const ProgramResult result = run_as("setsid tail -f '" + directory_.write("log", "") + "' & exit 0", "");
+  const ProgramResult result = run_as(rank() + "exit 0", "");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_TRUE(nothing_left());
 }
