@@ -136,7 +136,7 @@ TEST_F(Launch, OrphansOfAJobThatEndedAreKilled) {
 }
 
 TEST_F(Launch, LostHostIsALostPeer) {
-  EXPECT_EQ(run_as("echo 'ORTE has lost communication with a remote daemon.' >&2; exit 1", "").code, 76);
+  EXPECT_EQ(run_as("echo 'ORTE has lost communication with a remote daemon.' >&2; exit 205", "").code, 76);
   EXPECT_EQ(run_as("exit 1", "").code, 1);
 }
 

@@ -52,6 +52,10 @@ bool places_ranks(const std::vector<std::string>& words) {
   });
 }
 
+bool mentions(const std::vector<std::string>& words, const std::string& name) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) { return word.starts_with(name); });
+}
+
 struct Placement {
   int ranks;
   int threads;
@@ -76,10 +80,12 @@ void add_open_mpi(Command& command, const Request& request, const Placement& pla
   }
   if (!request.hostfile.empty()) {
     append(command.words, {"--hostfile", request.hostfile});
-    // A host that has vanished says nothing; without questions mpirun would wait for it for ever. 330 s in all, a little more
-    // than the ranks themselves wait for each other by default.
-    append(command.words, {"--mca", "oob_tcp_keepalive_time", "60", "--mca", "oob_tcp_keepalive_intvl", "30", "--mca",
-                           "oob_tcp_keepalive_probes", "9"});
+    // A host that has vanished says nothing; without questions mpirun, and what it started there, would wait for ever. 330 s in
+    // all, a little more than the ranks themselves wait for each other by default.
+    if (!mentions(request.mpirun_arguments, "oob_tcp_keepalive")) {
+      append(command.words, {"--mca", "oob_tcp_keepalive_time", "60", "--mca", "oob_tcp_keepalive_intvl", "30", "--mca",
+                             "oob_tcp_keepalive_probes", "9"});
+    }
     for (const auto& variable : gau_variables) append(command.words, {"-x", variable.first});
     append(command.words, {"-x", "OMP_NUM_THREADS"});
   }

@@ -187,9 +187,8 @@ class Watch {
     out_.take();
     err_.take();
     const bool lost = out_.host_lost() || err_.host_lost();
-    // Open MPI has no code of its own for a host that is gone.
-    if (lost && !forced_ && *end_ != 0 && *end_ < static_cast<int>(ExitCode::kUsage))
-      end_ = static_cast<int>(ExitCode::kPeerLost);
+    // mpirun's own code for that, 205, says nothing to anybody.
+    if (lost && !forced_ && *end_ != 0) end_ = static_cast<int>(ExitCode::kPeerLost);
     return {*end_, stop_at_.has_value()};
   }
 
