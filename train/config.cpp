@@ -21,6 +21,7 @@
 #include "train/config_keys.h"
 #include "train/config_values.h"
 #include "train/schedule.h"
+#include "train/skip_option.h"
 
 namespace gau {
 namespace {
@@ -162,6 +163,8 @@ void Config::validate() const {
       train.wire == DType::kF32 || (train.wire == DType::kBF16 && train.dtype != DType::kF64), ExitCode::kData,
       "[train] wire = \"{}\" does not suit dtype = \"{}\": f32 sends gradients as they are, bf16 rounds those of f32 and bf16",
       name_of(train.wire), name_of(train.dtype));
+  check(parse_skip(train.skip).known, ExitCode::kData,
+        "[train] skip = \"{}\": say \"off\", \"exact\", or a tolerance between 0 and 1 in quotes", train.skip);
   check(train.device == "cpu", ExitCode::kData, "[train] device = \"{}\" is not in this build; known: cpu", train.device);
 }
 

@@ -74,6 +74,7 @@ struct TrainConfig {
   double timeout = 300;           ///< seconds that a rank waits for another one; 0: for ever
   bool zero = false;
   bool sequence_parallel = false;
+  std::string skip = "exact";  ///< keys that attention leaves out: see train/skip_option.h
 };
 
 struct EvalConfig {

@@ -119,6 +119,8 @@ std::vector<ConfigKey> make_keys() {
       {"train", "timeout", GAU_FIELD(train.timeout), {0, 1e6}, false, "seconds that a rank waits for another; 0: for ever"},
       {"train", "zero", GAU_FIELD(train.zero), kAny, false, "each rank holds its part of the optimizer state"},
       {"train", "sequence_parallel", GAU_FIELD(train.sequence_parallel), kAny, false, "ranks share each sequence"},
+      {"train", "skip", GAU_FIELD(train.skip), kAny, true,
+       "keys that attention leaves out: off, exact (what sums cannot notice) or a tolerance"},
 
       {"eval", "lengths", GAU_FIELD(eval.lengths), {2, 1 << 30}, false, "context lengths"},
       {"eval", "methods", GAU_FIELD(eval.methods), kAny, false, "methods, separated by commas"},

@@ -16,6 +16,7 @@
 #include "train/precision.h"
 #include "train/sample_positions.h"
 #include "train/schedule.h"
+#include "train/skip_option.h"
 
 namespace gau {
 
@@ -99,6 +100,7 @@ Trainer::Trainer(const Config& config, const Corpus& corpus, Communicator& ranks
       loader_(corpus, Split::kTrain, loader_options(config, false)),
       tree_(local_shards()),
       exchange_(ranks, model_.parameters().gradients(), buckets_, plan_.order, wire_type(config, model_.dtype())) {
+  if (const auto skip = parse_skip(config.train.skip).skip) planner_.set_skip(*skip);
   if (corpus.tokens_of(Split::kValid) > 0) {
     validation_ = std::make_unique<Loader>(corpus, Split::kValid, loader_options(config, true));
   }

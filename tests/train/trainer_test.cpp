@@ -9,6 +9,7 @@
 
 #include "autograd/variable.h"
 #include "framework/allocator.h"
+#include "framework/attention_counters.h"
 #include "framework/kernels.h"
 #include "framework/parallel.h"
 #include "tests/train/small_corpus.h"
@@ -88,6 +89,22 @@ TEST(Trainer, LossIsASumDividedOnce) {
   sums.loss = 10 * 2.0 + 100 * 4.0;
   sums.count = 110;
   EXPECT_NEAR(sums.mean_loss(), 3.818182, 1e-6);
+}
+
+TEST(Trainer, WhatAttentionLeavesOutIsASetting) {
+  const Scratch scratch;
+  const std::string corpus = small_corpus(scratch);
+  // Rows of 256 keys at s = 1000: concentrated enough that keys are left out.
+  const auto skipped = [&](const std::string& skip) {
+    reset_attention_counters();
+    after(scratch, corpus,
+          {"data.length=256", "data.batch=2", "attention.kind=cosine", "attention.scale=1000", "train.skip=" + skip});
+    return attention_counters().skipped_share();
+  };
+  EXPECT_EQ(skipped("off"), 0);
+  const double exact = skipped("exact");
+  EXPECT_GT(exact, 0.1);
+  EXPECT_GT(skipped("0.01"), exact);
 }
 
 TEST(Trainer, StepWithoutMaskedTokensIsSkipped) {
