@@ -47,9 +47,12 @@ struct TableRows {
   }
 };
 
-/// Pairs (a, b) become (a cos - b sin, a sin + b cos).
+/// Pairs (a, b) become (a cos - b sin, a sin + b cos). `out` may be x. Without the pragma the compiler asks at run time whether
+/// the operands lie too near each other for vectors, and its scalar loop contracts the products otherwise: bits would then
+/// depend on where memory was found.
 template <class T>
 void rotate_row(const T* x, const T* cos, const T* sin, T sign, std::int64_t pairs, T* out) {
+#pragma omp simd
   for (std::int64_t i = 0; i < pairs; ++i) {
     const T a = x[2 * i], b = x[2 * i + 1];
     const T c = cos[i], s = sign * sin[i];
