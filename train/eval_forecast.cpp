@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "framework/attention_block_rows.h"
 #include "framework/error.h"
 #include "framework/log.h"
 #include "train/evaluator.h"
@@ -28,17 +29,21 @@ double window_operations(const ModelConfig& config, std::int64_t length) {
   return static_cast<double>(config.layers) * (l * h * (3 * e + d) + l * l * (e + d));
 }
 
-std::int64_t forecast_bytes(const ModelConfig& config, DType dtype, std::int64_t batch, std::int64_t length,
-                            std::int64_t rows) {
+std::int64_t forecast_bytes(const ModelConfig& config, DType dtype, std::int64_t batch, std::int64_t length, std::int64_t rows,
+                            int ranks) {
   // Values and gradients of the parameters. In a layer at once: input, residual and output (H); the joint projection and its
   // parts, values, gate and their product (E); queries and keys of three regions (D). Attention holds two blocks of logits, of
-  // 128 rows or of 2^20 elements.
+  // 128 rows or of 2^20 elements. A rank that shares sequences holds its own rows, and of one layer all keys and values,
+  // these twice.
   constexpr std::int64_t kRest = std::int64_t{16} << 20;
   const auto element = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t token = 3 * config.hidden + 5 * config.intermediate + 8 * config.key_size;
+  const std::int64_t row_blocks = (length + kAttentionBlockRows - 1) / kAttentionBlockRows;
+  const std::int64_t own = ranks == 1 ? length : (row_blocks + ranks - 1) / ranks * kAttentionBlockRows;
+  const std::int64_t gathered = ranks == 1 ? 0 : length * (2 * config.intermediate + 3 * config.key_size);
   const std::int64_t blocks = 2 * std::max<std::int64_t>(1 << 20, 128 * length);
   const std::int64_t logits = 3 * (rows + 32) * config.vocab_size;
-  return element * (2 * config.parameter_count() + batch * length * token + blocks + logits) + kRest;
+  return element * (2 * config.parameter_count() + batch * (own * token + gathered) + blocks + logits) + kRest;
 }
 
 std::optional<std::int64_t> available_memory() {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <span>
 
+#include "framework/attention_block_rows.h"
 #include "train/attention_stats.h"
 
 namespace gau {
@@ -75,10 +76,12 @@ std::vector<std::size_t> targets_of(const ScoringTask& task, int rank) {
   return targets;
 }
 
+RankGroup group_of(const ScoringTask& task) { return task.shared ? RankGroup::of(task.ranks, task.ranks.size()) : RankGroup{}; }
+
 }  // namespace
 
 void share_by_target(const ScoringTask& task, std::vector<double>& values) {
-  if (task.ranks.size() == 1) return;
+  if (task.ranks.size() == 1 || task.shared) return;
   std::string mine;
   for (const std::size_t target : targets_of(task, task.ranks.rank()))
     mine.append(reinterpret_cast<const char*>(&values[target]), sizeof(double));
@@ -98,18 +101,20 @@ TargetScores score(const ScoringTask& task, Planner& planner, const std::functio
   TargetScores scores;
   scores.loss.assign(static_cast<std::size_t>(task.targets.total), std::nan(""));
   std::vector<double> correct(static_cast<std::size_t>(task.targets.total), 0);
+  Context context;
+  context.group = group_of(task);
   const auto step = static_cast<std::size_t>(windows_per_batch(task.batch_tokens, task.length));
   const auto ranks = static_cast<std::size_t>(task.ranks.size()), rank = static_cast<std::size_t>(task.ranks.rank());
   for (std::size_t first = 0; first < task.windows.size(); first += step) {
     const std::size_t count = std::min(step, task.windows.size() - first);
     done(static_cast<std::int64_t>(count));
-    if (first / step % ranks != rank) continue;
+    if (!task.shared && first / step % ranks != rank) continue;
     const WindowBatch batch = make_batch(task, std::span(task.windows).subspan(first, count));
     RowLosses loss;
     if (scorer) {
       loss = scorer(batch);
     } else {
-      const MaskedLoss all = task.model.masked_loss(Context{}, batch.inputs, batch.labels, planner);
+      const MaskedLoss all = task.model.masked_loss(context, batch.inputs, batch.labels, planner);
       loss = {all.row_loss, all.predicted};
     }
     const auto row_loss = loss.row_loss.span<double>();
@@ -139,12 +144,13 @@ EntropySum window_entropy(const ScoringTask& task, Planner& planner, std::size_t
   EntropySum entropy;
   WindowBatch batch = make_batch(task, std::span(task.windows).subspan(window, 1));
   batch.inputs.rows = spaced_rows(1, task.length, kEntropyRows);
-  task.model.visit_attention(batch.inputs, planner, [&](std::int64_t, const AttentionInputs& in, const AttentionPlan& plan) {
+  const auto add = [&](std::int64_t, const AttentionInputs& in, const AttentionPlan& plan) {
     for (const RowFigures& row : row_figures(in, plan)) {
       entropy.sum += row.entropy;
       ++entropy.rows;
     }
-  });
+  };
+  task.model.visit_attention(batch.inputs, planner, add, group_of(task));
   return entropy;
 }
 
@@ -156,8 +162,10 @@ double entropy_of(const ScoringTask& task, Planner& planner) {
   const std::size_t count = std::min(wanted, task.windows.size());
   const auto ranks = static_cast<std::size_t>(task.ranks.size()), rank = static_cast<std::size_t>(task.ranks.rank());
   EntropySum total;
-  for (std::size_t first = 0; first < count; first += ranks) {
-    const std::size_t i = first + rank;
+  // Where ranks share a window all its rows fall to one of them, being no more than a block: the sum is in their order.
+  static_assert(kEntropyRows <= kAttentionBlockRows);
+  for (std::size_t first = 0; first < count; first += task.shared ? 1 : ranks) {
+    const std::size_t i = task.shared ? first : first + rank;
     EntropySum mine;
     if (i < count) mine = window_entropy(task, planner, (2 * i + 1) * task.windows.size() / (2 * count));
     for (const EntropySum& part : task.ranks.all_gather({MessageKind::kEvaluation}, mine)) {

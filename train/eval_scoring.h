@@ -25,7 +25,8 @@ struct ScoringTask {
   std::int64_t length = 0;
   MaskMode mask = MaskMode::kAll;
   std::int64_t batch_tokens = 0;
-  Communicator& ranks = one_rank();  ///< batches go to them in turn
+  Communicator& ranks = one_rank();  ///< batches go to them in turn,
+  bool shared = false;               ///< or they share the sequences of each batch
 };
 
 /// By target number.
@@ -49,7 +50,7 @@ struct RowLosses {
 using RowScorer = std::function<RowLosses(const WindowBatch&)>;
 
 /// `done` is told how many more windows are through. `scorer` runs the model where more than losses is wanted of it; with
-/// several ranks it sees the batches of its own. All ranks get all scores.
+/// several ranks it sees the batches of its own, and cannot be had with shared sequences. All ranks get all scores.
 TargetScores score(const ScoringTask& task, Planner& planner, const std::function<void(std::int64_t)>& done,
                    const RowScorer& scorer = {});
 

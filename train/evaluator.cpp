@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "framework/attention_block_rows.h"
 #include "framework/error.h"
 #include "framework/log.h"
 #include "train/eval_forecast.h"
@@ -191,13 +192,24 @@ class Evaluator {
     return static_cast<double>(job.windows.size()) * window_operations(config_, job.length);
   }
 
+  bool is_shared(const Job& job) const {
+    if (ranks_.size() == 1 || options_.sequence_parallel == SequenceParallel::kOff) return false;
+    // The recall task.
+    if (options_.protocol == Protocol::kLabels && !corpus_.answer_choices.empty()) return false;
+    if (options_.sequence_parallel == SequenceParallel::kOn) return true;
+    const std::int64_t step = windows_per_batch(options_.batch_tokens, job.length);
+    const std::int64_t batches = (static_cast<std::int64_t>(job.windows.size()) + step - 1) / step;
+    return batches < ranks_.size() && job.length >= ranks_.size() * kAttentionBlockRows;
+  }
+
   void check_memory() const {
     std::int64_t most = 0;
     std::int64_t at = 0;
     for (const Job& job : jobs_) {
       const auto windows = static_cast<std::int64_t>(job.windows.size());
       const std::int64_t batch = std::min(windows, windows_per_batch(options_.batch_tokens, job.length));
-      const std::int64_t bytes = forecast_bytes(config_, model_.dtype(), batch, job.length, batch * most_scored(job.windows));
+      const std::int64_t bytes = forecast_bytes(config_, model_.dtype(), batch, job.length, batch * most_scored(job.windows),
+                                                is_shared(job) ? ranks_.size() : 1);
       if (bytes <= most) continue;
       most = bytes;
       at = job.length;
@@ -205,15 +217,17 @@ class Evaluator {
     if (at > train_length_) log::info("{}: at most {} of memory, at length {}", options_.label, bytes_text(most), at);
     const std::optional<std::int64_t> available = available_memory();
     check(!available || most <= *available, ExitCode::kIo,
-          "evaluation at length {} may need {} of memory, {} are available; give shorter --lengths or fewer --targets", at,
-          bytes_text(most), bytes_text(available.value_or(0)));
+          "evaluation at length {} may need {} of memory, {} are available; give shorter --lengths or fewer --targets{}", at,
+          bytes_text(most), bytes_text(available.value_or(0)),
+          ranks_.size() > 1 && options_.sequence_parallel != SequenceParallel::kOn ? ", or --sequence-parallel on" : "");
   }
 
   EvalRow row_of(const Job& job, WorkClock& clock) {
     const auto begin = std::chrono::steady_clock::now();
     Planner planner(config_, *job.method, model_.dtype());
     if (options_.skip) planner.set_skip(*options_.skip);
-    const ScoringTask task{model_, corpus_, *job.targets, job.windows, job.length, mask_mode(), options_.batch_tokens, ranks_};
+    const ScoringTask task{model_, corpus_,       *job.targets, job.windows, job.length, mask_mode(), options_.batch_tokens,
+                           ranks_, is_shared(job)};
     const double per_window = window_operations(config_, job.length);
     const std::string name = fmt::format("{} {}", job.name, job.length);
     const auto done = [&](std::int64_t windows) { clock.advance(static_cast<double>(windows) * per_window, name); };
@@ -269,6 +283,13 @@ class Evaluator {
 };
 
 }  // namespace
+
+SequenceParallel parse_sequence_parallel(const std::string& name) {
+  if (name == "auto") return SequenceParallel::kAuto;
+  if (name == "on") return SequenceParallel::kOn;
+  check(name == "off", ExitCode::kUsage, "--sequence-parallel {}: say auto, on or off", name);
+  return SequenceParallel::kOff;
+}
 
 Protocol parse_protocol(const std::string& name) {
   for (Protocol protocol : {Protocol::kFixedTarget, Protocol::kPaper, Protocol::kLabels}) {

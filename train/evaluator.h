@@ -17,6 +17,15 @@
 
 namespace gau {
 
+/// Whether ranks share the sequences of a batch, or each take batches of their own.
+enum class SequenceParallel {
+  kAuto,  ///< where there are fewer batches than ranks, and sequences are long enough for all of them
+  kOn,
+  kOff,
+};
+/// "auto", "on", "off"; throws Error(kUsage) for others.
+SequenceParallel parse_sequence_parallel(const std::string& name);
+
 enum class Protocol { kFixedTarget, kPaper, kLabels };
 /// "fixed-target", "paper", "labels"; throws Error(kUsage) for others.
 Protocol parse_protocol(const std::string& name);
@@ -45,6 +54,8 @@ struct EvalOptions {
   std::int64_t batch_tokens = 8192;  ///< tokens of a forward pass (at least one window)
   std::optional<double> skip;        ///< AttentionPlan::skip; nothing: the default of the type
   bool crop = true;                  ///< fixed-target: also the L_train windows
+  /// Changes no figure. The recall task, which looks at attention, always goes by batches.
+  SequenceParallel sequence_parallel = SequenceParallel::kAuto;
 };
 
 /// fixed-target and paper: L_train, then doubled while at least half of the documents that hold L_train tokens are long enough,
@@ -57,7 +68,8 @@ std::vector<std::int64_t> default_lengths(const EvalCorpus& corpus, Protocol pro
 Evaluation evaluate(const Model& model, const EvalCorpus& corpus, const EvalOptions& options, Communicator& ranks = one_rank());
 
 /// Bytes that a forward pass over `batch` windows of `length` tokens with `rows` rows of logits needs at most, parameters
-/// included.
-std::int64_t forecast_bytes(const ModelConfig& config, DType dtype, std::int64_t batch, std::int64_t length, std::int64_t rows);
+/// included; of each rank, where `ranks` share the windows.
+std::int64_t forecast_bytes(const ModelConfig& config, DType dtype, std::int64_t batch, std::int64_t length, std::int64_t rows,
+                            int ranks = 1);
 
 }  // namespace gau

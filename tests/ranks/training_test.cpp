@@ -1,4 +1,6 @@
 // Training and evaluation by mpirun: the bits of one process.
+#include <regex>
+
 #include "tests/ranks/job.h"
 
 namespace gau {
@@ -90,6 +92,35 @@ TEST_F(RanksSlow, EvaluatesAsOne) {
   const JobResult none = run(4, "eval '" + output("run") + "' --quiet --lengths 4000 --threads 1");
   EXPECT_EQ(none.code, 65);
   EXPECT_LT(none.seconds, 10);
+}
+
+TEST_F(RanksSlow, SharedSequencesEvaluateAsOne) {
+  const std::string text = output("long.txt");
+  {
+    std::ofstream out(text);
+    for (int d = 0; d < 8; ++d) {
+      for (int i = 0; i < 900; ++i) out << static_cast<char>('a' + (i * i + 7 * i * (d + 1) + i / 3) % 26);
+      out << '\n';
+    }
+  }
+  ASSERT_EQ(
+      run_command("'" GAU_PROGRAM "' prepare '" + text + "' -o '" + output("long.h5") + "' --valid 0.3 --test 0.3 --quiet")
+          .code,
+      0);
+  ASSERT_EQ(train(1, "run", "--set data.corpus='" + output("long.h5") + "' --set optim.steps=4").code, 0);
+  const auto report = [&](const std::string& name) {
+    std::string text_of = read_text(output(name) + "/eval.json");
+    return std::regex_replace(text_of, std::regex("\"seconds\": *[-+.0-9e]+"), "");
+  };
+  const std::string arguments =
+      "eval '" + output("run") + "' --quiet --lengths 300,850 --methods rope,rope+logn,rerope:w=31 --threads 1 --out ";
+  ASSERT_EQ(run_command("'" GAU_PROGRAM "' " + arguments + "'" + output("one") + "'").code, 0);
+  for (const int ranks : {2, 3, 4}) {
+    const std::string name = "shared" + std::to_string(ranks);
+    const JobResult many = run(ranks, arguments + "'" + output(name) + "' --sequence-parallel on");
+    ASSERT_EQ(many.code, 0) << many.err;
+    EXPECT_EQ(report(name), report("one")) << ranks << " ranks";
+  }
 }
 
 }  // namespace

@@ -321,5 +321,37 @@ TEST(Evaluate, FourRanksFindWhatOneDoes) {
   }
 }
 
+// The rows of each window shared by ranks: figures of one rank, to the bit.
+TEST(Evaluate, SharedSequencesChangeNoFigure) {
+  const Model model = tiny_model();
+  const EvalCorpus corpus = random_corpus(3, 700, 40);
+  EvalOptions options = options_of({20, 300, 700});
+  options.stride = 100;
+  options.methods = parse_methods("rope,rope+infoscale,window:w=24,rerope:w=16", tiny_config());
+  const Evaluation one = evaluate(model, corpus, options);
+  options.sequence_parallel = SequenceParallel::kOn;
+  for (const int ranks : {2, 3, 4}) {
+    run_as_threads(ranks, [&](Communicator& communicator) {
+      const Evaluation many = evaluate(model, corpus, options, communicator);
+      ASSERT_EQ(many.rows.size(), one.rows.size());
+      for (std::size_t i = 0; i < one.rows.size(); ++i) {
+        SCOPED_TRACE(one.rows[i].method + " " + std::to_string(one.rows[i].length));
+        EXPECT_EQ(many.rows[i].loss.value, one.rows[i].loss.value);
+        EXPECT_EQ(many.rows[i].loss.low, one.rows[i].loss.low);
+        EXPECT_EQ(many.rows[i].accuracy.value, one.rows[i].accuracy.value);
+        EXPECT_EQ(many.rows[i].entropy, one.rows[i].entropy);
+      }
+    });
+  }
+}
+
+TEST(Evaluate, SharedSequencesNeedLessMemoryEach) {
+  const ModelConfig config = tiny_config();
+  const std::int64_t kept = forecast_bytes(config, DType::kF32, 1, 65536, 64);
+  const std::int64_t shared = forecast_bytes(config, DType::kF32, 1, 65536, 64, 4);
+  EXPECT_LT(shared, kept);
+  EXPECT_EQ(forecast_bytes(config, DType::kF32, 1, 65536, 64, 1), kept);
+}
+
 }  // namespace
 }  // namespace gau

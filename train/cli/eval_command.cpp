@@ -1,6 +1,5 @@
 // gau eval: lengths × methods on held-out documents, one model or several.
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -21,6 +20,7 @@
 #include "train/model_io.h"
 #include "train/precision.h"
 #include "train/report.h"
+#include "train/skip_option.h"
 
 namespace gau::cli {
 namespace {
@@ -35,6 +35,7 @@ struct Options {
   std::string protocol;
   std::string dtype = "f32";
   std::string skip = "exact";
+  std::string sequence_parallel = "auto";
   std::string out;
   std::int64_t targets = 0;
   std::int64_t stride = 0;
@@ -104,17 +105,6 @@ Protocol choose_protocol(const Options& options, const Corpus& corpus) {
   return protocol;
 }
 
-// off, exact (what a sum in the model's type cannot notice), or a tolerance in (0, 1).
-std::optional<double> parse_skip(const std::string& text) {
-  if (text == "off") return 0;
-  if (text == "exact") return std::nullopt;
-  double tolerance = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), tolerance);
-  check(error == std::errc() && end == text.data() + text.size() && tolerance > 0 && tolerance < 1, ExitCode::kUsage,
-        "--skip {}: say off, exact, or a tolerance between 0 and 1", text);
-  return tolerance;
-}
-
 EvalOptions eval_options(const Options& options, Protocol protocol) {
   EvalOptions out;
   out.protocol = protocol;
@@ -125,7 +115,10 @@ EvalOptions eval_options(const Options& options, Protocol protocol) {
   out.seed = static_cast<std::uint64_t>(options.seed);
   out.batch_tokens = options.batch_tokens;
   out.crop = !options.no_crop;
-  out.skip = parse_skip(options.skip);
+  const SkipOption skip = parse_skip(options.skip);
+  check(skip.known, ExitCode::kUsage, "--skip {}: say off, exact, or a tolerance between 0 and 1", options.skip);
+  out.skip = skip.skip;
+  out.sequence_parallel = parse_sequence_parallel(options.sequence_parallel);
   return out;
 }
 
@@ -194,6 +187,12 @@ void add_eval(CLI::App& app, Action& action) {
   command
       ->add_option("--skip", options->skip,
                    "Keys that attention leaves out: off, exact (below what sums can notice), or a tolerance")
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--sequence-parallel", options->sequence_parallel,
+          "Ranks share each sequence: auto (where there are fewer batches than ranks), on or off; no figure depends on it")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
   command->add_option("--dtype", options->dtype, "f32, bf16 or f64")
       ->check(CLI::IsMember({"f32", "bf16", "f64"}))
