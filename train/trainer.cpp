@@ -17,6 +17,7 @@
 #include "train/sample_positions.h"
 #include "train/schedule.h"
 #include "train/skip_option.h"
+#include "train/step_operations.h"
 
 namespace gau {
 
@@ -313,15 +314,8 @@ std::vector<RowFigures> Trainer::attention_figures() const {
 }
 
 double Trainer::step_operations(std::int64_t masked) const {
-  const ModelConfig& m = model_.config();
-  const double tokens = static_cast<double>(config_.data.batch * config_.optim.accumulate * config_.data.length);
-  const double h = static_cast<double>(m.hidden), e = static_cast<double>(m.intermediate), d = static_cast<double>(m.key_size);
-  const double length = static_cast<double>(config_.data.length), rows = static_cast<double>(masked);
-  const double all = 2 * tokens * (h * (2 * e + d) + e * h + length * (d + e));
-  // The last layer's gate, queries, weighted sum and output projection are computed for masked rows alone.
-  const double last = 2 * tokens * h * (e + d) + 2 * rows * (h * e + e * h + length * (d + e));
-  const double head = 2 * rows * h * static_cast<double>(m.vocab_size);
-  return 3 * (static_cast<double>(m.layers - 1) * all + last + head);
+  const auto tokens = static_cast<double>(config_.data.batch * config_.optim.accumulate * config_.data.length);
+  return gau::step_operations(model_.config(), tokens, config_.data.length, static_cast<double>(masked));
 }
 
 }  // namespace gau

@@ -15,12 +15,12 @@
 #include "data/corpus.h"
 #include "framework/atomic_file.h"
 #include "framework/digest.h"
-#include "framework/kernels.h"
 #include "framework/log.h"
 #include "framework/parallel.h"
 #include "train/background_save.h"
 #include "train/checkpoint_store.h"
 #include "train/init_from.h"
+#include "train/machine_rates.h"
 #include "train/metrics.h"
 #include "train/precision.h"
 #include "train/start_checks.h"
@@ -65,20 +65,6 @@ void prepare_directory(const TrainRequest& request) {
     fs::remove_all(run / name, error);
     check(!error, ExitCode::kIo, "{}: cannot remove: {}", (run / name).string(), error.message());
   }
-}
-
-// Operations per second of a bare product that fills the caches: what a step is measured against.
-double measure_product_rate(DType dtype) {
-  constexpr std::int64_t kSize = 768;
-  Tensor a = Tensor::zeros({kSize, kSize}, dtype), b = Tensor::zeros({kSize, kSize}, dtype),
-         c = Tensor::zeros({kSize, kSize}, dtype);
-  double best = 0;
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    const auto begin = Clock::now();
-    kernels::gemm(MatrixView::of(a), MatrixView::of(b), MatrixView::of(c), 1.0, false);
-    best = std::max(best, 2.0 * kSize * kSize * kSize / seconds_since(begin));
-  }
-  return best;
 }
 
 // As configured, else OMP_NUM_THREADS, else this rank's share of the machine.
@@ -238,7 +224,7 @@ class TrainingRun {
   }
 
   void describe() {
-    product_rate_ = measure_product_rate(storage_type(config_.train.dtype));
+    product_rate_ = measured_product_rate(storage_type(config_.train.dtype));
     log::info("corpus {}: {} documents, {} training tokens, vocabulary {}", corpus_.path(), corpus_.documents(),
               corpus_.tokens_of(Split::kTrain), corpus_.vocabulary().size());
     log::info("model: {} layers, {} parameters, {} attention, {}; {} threads, matrix products at {:.0f} GFLOP/s",

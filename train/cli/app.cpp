@@ -93,7 +93,7 @@ int parse_and_run(int argc, const char* const* argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", kVersion);
   app.footer(kExamples);
-  for (const auto add : {add_prepare, add_train, add_eval, add_inspect, add_calibrate, add_predict, add_fill, add_info, add_export, add_import, add_verify, add_gradcheck, add_bench}) add(app, action);
+  for (const auto add : {add_prepare, add_train, add_eval, add_inspect, add_calibrate, add_predict, add_fill, add_info, add_export, add_import, add_verify, add_gradcheck, add_bench, add_plan}) add(app, action);
   check_command(app, argc, argv);
   try {
     app.parse(argc, argv);

@@ -26,6 +26,7 @@ void add_import(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_gradcheck(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
 
 /// Runs the program: parses, executes, prints one line for an error, returns the exit code.
 int run(int argc, const char* const* argv);
