@@ -150,5 +150,25 @@ TEST(Communicator, OneRankNeedsNobody) {
   EXPECT_EQ(one->broadcast_text(kLabel, 0, "text"), "text");
 }
 
+TEST(Communicator, ALauncherIsSeen) {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"}) unsetenv(name);
+  EXPECT_EQ(launched_ranks(), 1);
+  setenv("PMI_SIZE", "3", 1);
+  EXPECT_EQ(launched_ranks(), 3);
+  setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  EXPECT_EQ(launched_ranks(), 4);
+  if (std::string(communication_library()) == "none") {
+    try {
+      start_ranks();
+      ADD_FAILURE() << "four processes without MPI";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kUsage);
+    }
+  }
+  unsetenv("PMI_SIZE");
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+  EXPECT_EQ(start_ranks()->size(), 1);
+}
+
 }  // namespace
 }  // namespace gau
