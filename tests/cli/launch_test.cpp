@@ -122,6 +122,11 @@ TEST_F(Launch, JobThatHangsAfterARankGaveUpIsKilled) {
   EXPECT_TRUE(nothing_left());
 }
 
+TEST_F(Launch, WarningOfARankIsNoEnd) {
+  const ProgramResult result = run_as("echo 'gau: rank 1 (b): warning: strange' >&2; sleep 0.5; exit 0", "--grace 0.1");
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
 TEST_F(Launch, StoppedLauncherIsKilled) {
   const ProgramResult result = run_as("kill -STOP $$", "--grace 0.3");
   EXPECT_EQ(result.code, 76);

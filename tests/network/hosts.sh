@@ -23,7 +23,7 @@ hosts_allowed() {
   return $works
 }
 
-# hosts_up COUNT RATE: RATE as tc writes it (1gbit), for both directions of every cable.
+# hosts_up COUNT RATE: RATE as for host_rate, for both directions of every cable.
 hosts_up() {
   local i
   HOSTS_COUNT=$1
@@ -59,11 +59,16 @@ host_up() {
   echo $! >"$HOSTS_DIR/outer$1"
 }
 
+# host_rate I RATE: as tc writes it, or off for what the machine can do.
 host_rate() {
-  local where
-  for where in "$HOSTS_NAME-$1 eth0" "$HOSTS_NAME-sw port$1"; do
-    set -- "$1" "$2" $where
-    tc -n "$3" qdisc replace dev "$4" root tbf rate "$2" burst 256kb latency 50ms
+  local host=$1 rate=$2 place port
+  for place in "$HOSTS_NAME-$host eth0" "$HOSTS_NAME-sw port$host"; do
+    port=${place#* }
+    if [ "$rate" = off ]; then
+      tc -n "${place% *}" qdisc delete dev "$port" root 2>/dev/null
+    else
+      tc -n "${place% *}" qdisc replace dev "$port" root tbf rate "$rate" burst 256kb latency 50ms
+    fi
   done
 }
 

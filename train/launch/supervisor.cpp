@@ -33,7 +33,7 @@ constexpr int kPollMilliseconds = 100;
 
 // What a rank's own last line looks like, and how Open MPI says that a host or a rank is gone.
 bool tells_of_an_end(std::string_view line) {
-  if (line.starts_with("gau: rank ")) return true;
+  if (line.starts_with("gau: rank ") && line.find("): warning: ") == std::string_view::npos) return true;
   return line.find("mpirun noticed that process rank") != std::string_view::npos;
 }
 bool tells_of_a_lost_host(std::string_view line) {
