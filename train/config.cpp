@@ -157,8 +157,6 @@ void Config::validate() const {
         "[attention] scale_warmup = {} and learn_scale = true exclude each other", model.attention.scale_warmup);
   check(std::has_single_bit(static_cast<std::uint64_t>(train.shards)), ExitCode::kData,
         "[train] shards = {} must be a power of two", train.shards);
-  check(!train.sequence_parallel, ExitCode::kData,
-        "[train] sequence_parallel = true shares sequences among ranks, and this build shares batches alone: leave it out");
   check(
       train.wire == DType::kF32 || (train.wire == DType::kBF16 && train.dtype != DType::kF64), ExitCode::kData,
       "[train] wire = \"{}\" does not suit dtype = \"{}\": f32 sends gradients as they are, bf16 rounds those of f32 and bf16",

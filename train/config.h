@@ -73,8 +73,8 @@ struct TrainConfig {
   DType wire = DType::kF32;       ///< of gradients between ranks: f32 is the gradients' own type, bf16 halves the traffic
   double timeout = 300;           ///< seconds that a rank waits for another one; 0: for ever
   bool zero = false;
-  bool sequence_parallel = false;
-  std::string skip = "exact";  ///< keys that attention leaves out: see train/skip_option.h
+  std::int64_t sequence_parallel = 1;  ///< neighbouring ranks that share each sequence
+  std::string skip = "exact";          ///< keys that attention leaves out: see train/skip_option.h
 };
 
 struct EvalConfig {

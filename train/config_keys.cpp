@@ -118,7 +118,7 @@ std::vector<ConfigKey> make_keys() {
       {"train", "wire", GAU_FIELD(train.wire), kAny, true, "gradients between ranks: f32 (as they are) or bf16"},
       {"train", "timeout", GAU_FIELD(train.timeout), {0, 1e6}, false, "seconds that a rank waits for another; 0: for ever"},
       {"train", "zero", GAU_FIELD(train.zero), kAny, false, "each rank holds its part of the optimizer state"},
-      {"train", "sequence_parallel", GAU_FIELD(train.sequence_parallel), kAny, false, "ranks share each sequence"},
+      {"train", "sequence_parallel", GAU_FIELD(train.sequence_parallel), {1, 1024}, false, "ranks that share each sequence"},
       {"train", "skip", GAU_FIELD(train.skip), kAny, true,
        "keys that attention leaves out: off, exact (what sums cannot notice) or a tolerance"},
 

@@ -20,7 +20,8 @@ Range common(Range a, Range b) {
   return both.size() > 0 ? both : Range{a.begin, a.begin};
 }
 
-/// The parts of all ranks, by rank, become one sum, in the storage of the first. Others may be overwritten.
+/// The parts of all ranks, in the order of ranks or as GradientExchange has them, become one sum, in the storage of the first.
+/// Others may be overwritten.
 void add_in_order(std::vector<Tensor>& parts, ReduceOrder order) {
   const std::size_t count = parts.size();
   if (order == ReduceOrder::kRank) {
@@ -44,8 +45,9 @@ struct GradientExchange::Bucket {
   std::vector<std::unique_ptr<Transfer>> sum_in, sum_out;
 };
 
-GradientExchange::GradientExchange(Communicator& ranks, Tensor gradients, const BucketPlan& plan, ReduceOrder order, DType wire)
-    : ranks_(ranks), gradients_(std::move(gradients)), plan_(plan), order_(order), wire_(wire) {}
+GradientExchange::GradientExchange(Communicator& ranks, Tensor gradients, const BucketPlan& plan, ReduceOrder order, DType wire,
+                                   int sharing)
+    : ranks_(ranks), gradients_(std::move(gradients)), plan_(plan), order_(order), wire_(wire), sharing_(sharing) {}
 
 GradientExchange::~GradientExchange() = default;
 
@@ -133,8 +135,10 @@ void GradientExchange::add_parts(std::int64_t index) {
   Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
   Tensor own = part(plan_.slice(index, ranks_.rank()));
   std::vector<Tensor> parts;
-  for (int rank = 0; rank < ranks_.size(); ++rank) {
-    parts.push_back(rank == ranks_.rank() ? own : bucket.received[static_cast<std::size_t>(rank)].to(own.dtype()));
+  for (int member = 0; member < sharing_; ++member) {
+    for (int rank = member; rank < ranks_.size(); rank += sharing_) {
+      parts.push_back(rank == ranks_.rank() ? own : bucket.received[static_cast<std::size_t>(rank)].to(own.dtype()));
+    }
   }
   add_in_order(parts, order_);
   if (!parts[0].same_storage(own)) kernels::convert(parts[0], own);

@@ -23,8 +23,11 @@ namespace gau {
 
 class GradientExchange {
  public:
-  /// `gradients` is the flat buffer; `wire` its type, or bf16 for an f32 one. The communicator must outlive this.
-  GradientExchange(Communicator& ranks, Tensor gradients, const BucketPlan& plan, ReduceOrder order, DType wire);
+  /// With `sharing` above 1 so many neighbours hold parts of the same shards' gradients: sums run over the groups first, so
+  /// that their order does not depend on how many groups there are. `gradients` is the flat buffer; `wire` its type, or bf16
+  /// for an f32 one. The communicator must outlive this.
+  GradientExchange(Communicator& ranks, Tensor gradients, const BucketPlan& plan, ReduceOrder order, DType wire,
+                   int sharing = 1);
   ~GradientExchange();
 
   /// A step's exchange begins: no gradient is final.
@@ -53,6 +56,7 @@ class GradientExchange {
   BucketPlan plan_;
   ReduceOrder order_;
   DType wire_;
+  int sharing_;
   std::int64_t step_ = 0;
   std::vector<Bucket> buckets_;
   std::int64_t started_ = 0;          ///< buckets started, in order

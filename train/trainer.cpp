@@ -93,27 +93,36 @@ ShardPlan ShardPlan::of(const TrainConfig& train, int rank, int ranks) {
 Trainer::Trainer(const Config& config, const Corpus& corpus, Communicator& ranks)
     : config_(config),
       ranks_(ranks),
-      plan_(ShardPlan::of(config.train, ranks.rank(), ranks.size())),
+      group_(group_of(config.train, ranks)),
+      plan_(ShardPlan::of(config.train, ranks.rank() / group_.count, groups())),
       model_(model_config(config, corpus), storage_type(config.train.dtype)),
       buckets_(model_.parameters().size(), config.train.bucket, ranks.size()),
       optimizer_(config.optim, model_.parameters(), owned_elements(config, buckets_, ranks.rank())),
       planner_(model_.config(), Method{}, model_.dtype()),
       loader_(corpus, Split::kTrain, loader_options(config, false)),
       tree_(local_shards()),
-      exchange_(ranks, model_.parameters().gradients(), buckets_, plan_.order, wire_type(config, model_.dtype())) {
+      exchange_(ranks, model_.parameters().gradients(), buckets_, plan_.order, wire_type(config, model_.dtype()),
+                group_.count) {
   if (const auto skip = parse_skip(config.train.skip).skip) planner_.set_skip(*skip);
   if (corpus.tokens_of(Split::kValid) > 0) {
     validation_ = std::make_unique<Loader>(corpus, Split::kValid, loader_options(config, true));
   }
   if (plan_.order != config.train.reduce && ranks.rank() == 0) {
     log::warn(
-        "{} ranks are no power of two up to [train] shards = {}: sums follow the order of ranks, equal to those of one rank "
+        "{} {} are no power of two up to [train] shards = {}: sums follow the order of ranks, equal to those of one rank "
         "up to rounding alone",
-        ranks.size(), config.train.shards);
+        groups(), group_.shared() ? "groups of ranks" : "ranks", config.train.shards);
   }
 }
 
 Trainer::~Trainer() = default;
+
+RankGroup Trainer::group_of(const TrainConfig& train, Communicator& ranks) {
+  check(ranks.size() % train.sequence_parallel == 0, ExitCode::kUsage,
+        "[train] sequence_parallel = {} does not divide the number of ranks, {}: start a multiple of it, or change it",
+        train.sequence_parallel, ranks.size());
+  return RankGroup::of(ranks, static_cast<int>(train.sequence_parallel));
+}
 
 // Batches in the order in which accumulate() takes them: shard by shard, each shard's part of every micro-step.
 std::unique_ptr<Prefetcher> Trainer::prefetch_from(std::int64_t step) const {
@@ -201,6 +210,7 @@ std::vector<Trainer::ShardReport> Trainer::accumulate(std::int64_t step) {
   context.training = true;
   context.seed = static_cast<std::uint64_t>(config_.train.seed);
   context.step = static_cast<std::uint64_t>(step);
+  context.group = group_;
   context.cosine_scale = cosine_scale(config_.model.attention, config_.optim.steps, step);
   exchange_.begin(step);
   finished_.assign(model_.parameters().list().size(), 0);
@@ -214,11 +224,22 @@ std::vector<Trainer::ShardReport> Trainer::accumulate(std::int64_t step) {
   return reports;
 }
 
-// By shard, of all ranks. Every rank has as many.
+// By shard, of all ranks. Every rank has as many; those of a group tell of the same ones.
 std::vector<Trainer::ShardReport> Trainer::reports_of_all(std::vector<ShardReport> mine, std::int64_t step) {
-  std::vector<ShardReport> all(static_cast<std::size_t>(plan_.shards));
+  const std::size_t local = mine.size();
+  std::vector<ShardReport> told(local * static_cast<std::size_t>(ranks_.size()));
   ranks_.all_gather({MessageKind::kControl, step}, std::as_bytes(std::span(std::as_const(mine))),
-                    std::as_writable_bytes(std::span(all)));
+                    std::as_writable_bytes(std::span(told)));
+  std::vector<ShardReport> all;
+  const auto sharing = static_cast<std::size_t>(group_.count);
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    const std::size_t rank = i / local;
+    if (rank % sharing == 0) {
+      all.push_back(told[i]);
+    } else {
+      all[rank / sharing * local + i % local].flags |= told[i].flags;
+    }
+  }
   return all;
 }
 
@@ -275,7 +296,7 @@ std::string Trainer::non_finite_reason(const std::vector<ShardReport>& reports) 
   const auto bad =
       std::find_if(reports.begin(), reports.end(), [](const ShardReport& r) { return !std::isfinite(r.sums.loss); });
   if (ranks_.size() == 1 || bad == reports.end()) return reason;
-  const auto rank = static_cast<int>((bad - reports.begin()) / local_shards());
+  const auto rank = static_cast<int>((bad - reports.begin()) / local_shards()) * group_.count;
   return fmt::format("{}; so is the loss of {}", reason, ranks_.describe(rank));
 }
 
@@ -283,20 +304,24 @@ LossSums Trainer::validate_batch(std::int64_t index, std::int64_t count) const {
   const std::int64_t windows = validation_->windows();
   const std::int64_t first = index * windows / count, next = (index + 1) * windows / count;
   const MaskedBatch batch = validation_->batch(static_cast<std::uint64_t>(first), std::min(config_.data.batch, next - first));
+  Context context;
+  context.group = group_;
   LossSums sums;
-  if (batch.masked > 0) sums.add(model_.masked_loss({}, inputs_of(batch), batch.labels, planner_), batch.tokens);
+  if (batch.masked > 0) sums.add(model_.masked_loss(context, inputs_of(batch), batch.labels, planner_), batch.tokens);
   return sums;
 }
 
-// Batches go to ranks in turn, and their sums are added in order on all of them.
+// Batches go to ranks, or groups of them, in turn, and their sums are added in order on all of them.
 LossSums Trainer::validate(std::int64_t batches) const {
   NoGrad no_grad;
   const std::int64_t count = std::min(batches, (validation_->windows() + config_.data.batch - 1) / config_.data.batch);
   LossSums sums;
-  for (std::int64_t first = 0; first < count; first += ranks_.size()) {
+  const std::int64_t group = ranks_.rank() / group_.count;
+  for (std::int64_t first = 0; first < count; first += groups()) {
     LossSums mine;
-    if (first + ranks_.rank() < count) mine = validate_batch(first + ranks_.rank(), count);
-    for (const LossSums& part : ranks_.all_gather({MessageKind::kEvaluation, next_step_, first}, mine)) sums.add(part);
+    if (first + group < count) mine = validate_batch(first + group, count);
+    const std::vector<LossSums> parts = ranks_.all_gather({MessageKind::kEvaluation, next_step_, first}, mine);
+    for (std::size_t rank = 0; rank < parts.size(); rank += static_cast<std::size_t>(group_.count)) sums.add(parts[rank]);
   }
   return sums;
 }

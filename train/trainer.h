@@ -5,7 +5,9 @@
 // configuration, the corpus and the step's number.
 //
 // Several ranks take contiguous parts of the shards each and exchange gradients during the last shard's backward
-// (gradient_exchange.h). Every decision is made from reduced values, so all ranks make the same one.
+// (gradient_exchange.h). Every decision is made from reduced values, so all ranks make the same one. With
+// [train] sequence_parallel = k it is groups of k neighbouring ranks that take shards; the ranks of a group share each
+// sequence's rows (layers/shared_rows.h), and their gradients are parts of the shards' ones.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +53,8 @@ struct StepReport {
   std::uint32_t flags = 0;  ///< those of all ranks
 };
 
-/// How a step's work is cut. Shards are numbered over all ranks; a rank has [first, last).
+/// How a step's work is cut. Shards are numbered over all ranks; a rank has [first, last). Where ranks share sequences `rank`
+/// and `ranks` count groups of them.
 struct ShardPlan {
   ReduceOrder order = ReduceOrder::kTree;
   std::int64_t shards = 1, first = 0, last = 1;
@@ -106,13 +109,16 @@ class Trainer {
   LossSums run_shard(Context context, std::int64_t index);
   BackwardHooks hooks();
   void finish_rest();
+  int groups() const { return ranks_.size() / group_.count; }
   std::vector<ShardReport> reports_of_all(std::vector<ShardReport> mine, std::int64_t step);
   static ModelInputs inputs_of(const MaskedBatch& batch);
   LossSums validate_batch(std::int64_t index, std::int64_t count) const;
+  static RankGroup group_of(const TrainConfig& train, Communicator& ranks);
   std::string non_finite_reason(const std::vector<ShardReport>& reports) const;
 
   Config config_;
   Communicator& ranks_;
+  RankGroup group_;  ///< ranks that share each sequence with this one
   ShardPlan plan_;
   Model model_;
   BucketPlan buckets_;

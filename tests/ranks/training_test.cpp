@@ -123,5 +123,22 @@ TEST_F(RanksSlow, SharedSequencesEvaluateAsOne) {
   }
 }
 
+TEST_F(RanksSlow, SharedSequencesTrainAsOne) {
+  const std::string steps = "--set optim.steps=8 --set data.length=300 --set data.batch=4 ";
+  const JobResult one = run_command("'" GAU_PROGRAM "' " + train_arguments("one", steps));
+  ASSERT_EQ(one.code, 0) << one.err;
+  std::string digest;
+  for (const int ranks : {2, 4}) {
+    const JobResult shared = train(ranks, "shared" + std::to_string(ranks), steps + "--set train.sequence_parallel=2");
+    ASSERT_EQ(shared.code, 0) << shared.err;
+    EXPECT_NEAR(shared.json()["loss"].get<double>(), one.json()["loss"].get<double>(), 1e-5);
+    if (ranks == 2) digest = shared.json()["digest"];
+    EXPECT_EQ(shared.json()["digest"], digest) << "one group and two";
+  }
+  const JobResult odd = train(2, "odd", steps + "--set train.sequence_parallel=3");
+  EXPECT_EQ(odd.code, 64);
+  EXPECT_THAT(odd.err, testing::HasSubstr("sequence_parallel = 3"));
+}
+
 }  // namespace
 }  // namespace gau

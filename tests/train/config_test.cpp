@@ -187,8 +187,8 @@ TEST(Config, AContradictionIsTheFaultOfWhoMadeIt) {
   EXPECT_EQ(file_error("[model]\nkey_size = 63\n").code(), ExitCode::kData);
   EXPECT_EQ(file_error("[train]\nshards = 6\n").code(), ExitCode::kData);
   EXPECT_EQ(file_error("[train]\ndtype = \"i32\"\n").code(), ExitCode::kData);
-  for (const char* key : {"sequence_parallel = true", "wire = \"f64\"", "wire = \"bf16\"\ndtype = \"f64\"", "skip = \"some\"",
-                          "skip = \"1.5\""}) {
+  for (const char* key :
+       {"sequence_parallel = 0", "wire = \"f64\"", "wire = \"bf16\"\ndtype = \"f64\"", "skip = \"some\"", "skip = \"1.5\""}) {
     EXPECT_EQ(file_error(std::string("[train]\n") + key + "\n").code(), ExitCode::kData) << key;
   }
 }

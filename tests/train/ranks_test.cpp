@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "framework/digest.h"
+#include "framework/error.h"
 #include "framework/kernels.h"
 #include "framework/log.h"
 #include "framework/thread_ranks.h"
@@ -217,6 +218,35 @@ TEST_F(Ranks, PlanGivesEachRankItsPartOfTheTree) {
   EXPECT_EQ(third.last, 8);
   for (const int ranks : {3, 16}) EXPECT_EQ(ShardPlan::of(config, 0, ranks).order, ReduceOrder::kRank);
   EXPECT_EQ(ShardPlan::of(config, 2, 3).shards, 3);
+}
+
+// Two or more ranks share each sequence: losses of one rank, to the bit before the first update; gradients up to rounding.
+TEST_F(Ranks, SharedSequencesTrainAsOneRank) {
+  const Settings settings{"data.length=300", "data.batch=4", "optim.accumulate=2", "train.bucket=3001"};
+  const Outcome one = train(1, 1, settings), none = train(1, 0, settings), later = train(1, 6, settings);
+  ASSERT_GT(one.report.sums.count, 100);
+  const auto shared = [&](int ranks, int sharing, int steps, const Settings& more = {}) {
+    Settings all = settings;
+    all.push_back("train.sequence_parallel=" + std::to_string(sharing));
+    all.insert(all.end(), more.begin(), more.end());
+    return train(ranks, steps, all);
+  };
+  for (const int sharing : {2, 3, 4}) {
+    const Outcome many = shared(sharing, sharing, 1);
+    EXPECT_EQ(many.report.sums.loss, one.report.sums.loss) << sharing << " ranks";
+    EXPECT_EQ(many.report.sums.count, one.report.sums.count);
+    EXPECT_EQ(many.report.sums.correct, one.report.sums.correct);
+    EXPECT_EQ(many.report.sums.tokens, one.report.sums.tokens);
+    EXPECT_LE(relative_difference(many.gradients, one.gradients), 1e-6);
+    EXPECT_EQ(shared(sharing, sharing, 0).validation.loss, none.validation.loss);
+    EXPECT_LE(relative_difference(shared(sharing, sharing, 6).values, later.values), 1e-4);
+  }
+  // How many groups there are changes no bit; nor do owners of moments.
+  const Outcome two = shared(2, 2, 3);
+  EXPECT_EQ(shared(4, 2, 3).bits(), two.bits());
+  EXPECT_EQ(shared(8, 2, 3).bits(), two.bits());
+  EXPECT_EQ(shared(4, 2, 3, {"train.zero=true"}).bits(), two.bits());
+  EXPECT_THROW(shared(4, 3, 0), Error);
 }
 
 }  // namespace
