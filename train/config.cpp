@@ -89,11 +89,18 @@ void check_value(const ConfigRange& range, const ConfigField& field) {
     for (const std::int64_t value : **list) check_range(range, static_cast<double>(value), print_value(value));
 }
 
+/// Runs of before sequences could be shared say `sequence_parallel = false`: the default.
+bool is_former_default(const Assignment& assignment) {
+  return assignment.table == "train" && assignment.name == "sequence_parallel" && assignment.kind == ValueKind::kBoolean &&
+         assignment.text == "false";
+}
+
 /// Applies assignments in order; `given` collects the names of all keys that were set.
 void apply(Config& config, const std::vector<Assignment>& assignments, ExitCode code, std::set<std::string>& given) {
   for (const auto& assignment : assignments) {
     const ConfigKey* key = find_config_key(assignment.table, assignment.name);
     if (key == nullptr) fail(code, "{}: {}", assignment.place, unknown_key_message(assignment.table, assignment.name));
+    if (is_former_default(assignment)) continue;
     try {
       const ConfigField field = key->field(config);
       check_kind(assignment.kind, field);

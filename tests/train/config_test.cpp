@@ -193,6 +193,12 @@ TEST(Config, AContradictionIsTheFaultOfWhoMadeIt) {
   }
 }
 
+TEST(Config, SequencesAreSharedByANumberOfRanks) {
+  EXPECT_EQ(parse_config("[train]\nsequence_parallel = 4\n", "c").train.sequence_parallel, 4);
+  EXPECT_EQ(parse_config("[train]\nsequence_parallel = false\n", "c").train.sequence_parallel, 1) << "an earlier run's file";
+  EXPECT_EQ(file_error("[train]\nsequence_parallel = true\n").code(), ExitCode::kData);
+}
+
 TEST(Config, TheEffectiveConfigurationComesBackBitByBit) {
   const Config config = parse_config(
       "", "c",
