@@ -9,7 +9,6 @@
 #include <mutex>
 
 #include "autograd/variable.h"
-#include "framework/allocator.h"
 #include "framework/error.h"
 #include "framework/thread_ranks.h"
 #include "layers/model.h"
