@@ -145,6 +145,12 @@ TEST_F(Launch, LostHostIsALostPeer) {
   EXPECT_EQ(run_as("exit 1", "").code, 1);
 }
 
+TEST_F(Launch, SignalOfARankUnderMpichIsTold) {
+  const std::string line = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)";
+  EXPECT_EQ(run_as("echo '" + line + "'; exit 9", "").code, 137);
+  EXPECT_EQ(run_as("exit 9", "").code, 9);
+}
+
 TEST_F(Launch, RequestToStopBecomesUsr1) {
   const std::string body = "trap 'exit 75' USR1; trap 'echo saved' USR2; echo ready; while :; do sleep 0.05; done";
   Process process(launch("-n 2 --mpirun '" + script("mpirun", body) + "' -- x"));

@@ -26,7 +26,8 @@ struct Fault {
 Fault read_fault() {
   Fault fault;
   const char* const text = std::getenv("GAU_TEST_FAULT");
-  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank == nullptr) rank = std::getenv("PMI_RANK");
   if (text == nullptr || rank == nullptr) return fault;
   std::istringstream(text) >> fault.rank >> fault.step >> fault.bucket >> fault.kind >> fault.action;
   if (fault.rank != std::atoi(rank)) fault.rank = -1;

@@ -99,6 +99,7 @@ void add_open_mpi(Command& command, const Request& request, const Placement& pla
 }
 
 void add_mpich(Command& command, const Request& request, const Placement& placement) {
+  command.passes_signals = false;
   if (!request.hostfile.empty()) append(command.words, {"-f", request.hostfile});
   if (places_ranks(request.mpirun_arguments)) return;
   append(command.words, {"-bind-to", placement.enough_cores ? fmt::format("core:{}", placement.threads) : "none"});

@@ -27,6 +27,8 @@ struct Request {
 struct Command {
   std::vector<std::pair<std::string, std::string>> variables;
   std::vector<std::string> words;
+  /// The ranks get signals from mpirun. MPICH's would end at them itself.
+  bool passes_signals = true;
 
   /// As a line for a shell.
   std::string str() const;

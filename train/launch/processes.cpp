@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Entry {
+  std::string name;
   pid_t parent = 0;
   bool zombie = false;
 };
@@ -30,6 +31,8 @@ bool read_entry(const fs::path& directory, Entry& entry) {
   if (!std::getline(file, line)) return false;
   const std::size_t end = line.rfind(')');
   if (end == std::string::npos || end + 4 >= line.size()) return false;
+  const std::size_t begin = line.find('(') + 1;
+  entry.name = line.substr(begin, end - begin);
   entry.zombie = line[end + 2] == 'Z';
   return std::from_chars(line.data() + end + 4, line.data() + line.size(), entry.parent).ec == std::errc();
 }
@@ -47,12 +50,7 @@ std::map<pid_t, Entry> all_processes() {
   return all;
 }
 
-}  // namespace
-
-void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
-
-std::vector<pid_t> descendants() {
-  const std::map<pid_t, Entry> all = all_processes();
+std::vector<pid_t> descendants_among(const std::map<pid_t, Entry>& all) {
   const pid_t self = getpid();
   std::vector<pid_t> found;
   for (const auto& [id, entry] : all) {
@@ -64,6 +62,22 @@ std::vector<pid_t> descendants() {
       ancestor = parent == all.end() ? 0 : parent->second.parent;
     }
     if (ancestor == self) found.push_back(id);
+  }
+  return found;
+}
+
+}  // namespace
+
+void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+std::vector<pid_t> descendants() { return descendants_among(all_processes()); }
+
+std::vector<pid_t> descendants_below(const std::string& parent) {
+  const std::map<pid_t, Entry> all = all_processes();
+  std::vector<pid_t> found;
+  for (const pid_t id : descendants_among(all)) {
+    const auto above = all.find(all.at(id).parent);
+    if (above != all.end() && above->second.name == parent) found.push_back(id);
   }
   return found;
 }

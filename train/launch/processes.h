@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <string>
 #include <vector>
 
 namespace gau::launch {
@@ -13,6 +14,9 @@ void adopt_orphans();
 
 /// All descendants, from /proc.
 std::vector<pid_t> descendants();
+
+/// Of them, those whose parent is a program of that name (15 characters of it).
+std::vector<pid_t> descendants_below(const std::string& parent);
 
 /// SIGKILL to all descendants, until there are none, for at most `seconds`.
 void kill_descendants(double seconds);

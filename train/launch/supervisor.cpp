@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -39,6 +40,13 @@ bool tells_of_an_end(std::string_view line) {
 bool tells_of_a_lost_host(std::string_view line) {
   return line.find("ORTE has lost communication") != std::string_view::npos ||
          line.find("ORTE daemon has unexpectedly failed") != std::string_view::npos;
+}
+
+// MPICH's "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"; 0 in any other line.
+int mpich_signal(const std::string& line) {
+  if (line.find("TERMINATED WITH THE EXIT STRING") == std::string::npos) return 0;
+  const std::size_t at = line.rfind("(signal ");
+  return at == std::string::npos ? 0 : std::atoi(line.c_str() + at + 8);
 }
 
 void write_all(int descriptor, std::string_view text) {
@@ -89,6 +97,7 @@ class Output {
   }
   bool rank_ended() const { return rank_ended_; }
   bool host_lost() const { return host_lost_; }
+  int rank_signal() const { return rank_signal_; }
 
  private:
   void look_at(std::string_view text) {
@@ -99,6 +108,7 @@ class Output {
         continue;
       }
       host_lost_ = host_lost_ || tells_of_a_lost_host(line_);
+      if (const int signal = mpich_signal(line_)) rank_signal_ = signal;
       rank_ended_ = rank_ended_ || host_lost_ || tells_of_an_end(line_);
       line_.clear();
     }
@@ -109,6 +119,7 @@ class Output {
   bool open_ = true;
   std::string line_;
   bool rank_ended_ = false, host_lost_ = false;
+  int rank_signal_ = 0;
 };
 
 sigset_t handled_signals() {
@@ -175,7 +186,12 @@ pid_t start(const Command& command, Output& out, Output& err) {
 class Watch {
  public:
   Watch(const WatchOptions& options, int signals, const Command& command)
-      : options_(options), signals_(signals), out_(STDOUT_FILENO), err_(STDERR_FILENO), job_(start(command, out_, err_)) {}
+      : options_(options),
+        signals_(signals),
+        out_(STDOUT_FILENO),
+        err_(STDERR_FILENO),
+        passes_signals_(command.passes_signals),
+        job_(start(command, out_, err_)) {}
 
   JobEnd until_its_end() {
     while (!end_) {
@@ -189,6 +205,8 @@ class Watch {
     const bool lost = out_.host_lost() || err_.host_lost();
     // mpirun's own code for that, 205, says nothing to anybody.
     if (lost && !forced_ && *end_ != 0) end_ = static_cast<int>(ExitCode::kPeerLost);
+    // MPICH's exit code for a rank that a signal ended is the signal's number.
+    if (!forced_ && *end_ > 0 && (*end_ == out_.rank_signal() || *end_ == err_.rank_signal())) *end_ += 128;
     return {*end_, stop_at_.has_value()};
   }
 
@@ -203,12 +221,21 @@ class Watch {
   }
 
   void handle(int signal) {
-    if (signal == SIGUSR1 || signal == SIGUSR2) kill(job_, signal);
+    if (signal == SIGUSR1 || signal == SIGUSR2) pass_on(signal);
     if (!asks_to_stop(signal)) return;
     if (stop_at_) return end_by_force(128 + signal, "told to stop a second time");
     log::info("gau-launch: told to stop: asking for a checkpoint, for at most {} s", options_.patience);
     stop_at_ = Clock::now();
-    kill(job_, SIGUSR1);
+    pass_on(SIGUSR1);
+  }
+
+  void pass_on(int signal) const {
+    if (passes_signals_) {
+      kill(job_, signal);
+      return;
+    }
+    // One rank that is told tells the others, so those of this host are enough.
+    for (const pid_t rank : descendants_below("hydra_pmi_proxy")) kill(rank, signal);
   }
 
   void look_at_children() {
@@ -249,6 +276,7 @@ class Watch {
   WatchOptions options_;
   int signals_;
   Output out_, err_;
+  bool passes_signals_;
   pid_t job_;
   std::optional<int> end_;
   bool forced_ = false;
