@@ -63,7 +63,7 @@ Variable masked_softmax(const Variable& logits, const Tensor& allowed) {
 Variable map(const Variable& x, const std::function<double(double)>& f, const std::function<double(double)>& derivative) {
   const Tensor xv = x.value();
   Tensor y = fill_like(xv, [&](std::int64_t i) { return f(xv.at(i)); });
-  return record("map", y, {x}, [xv, derivative](std::span<const Tensor> g, std::span<const char>) {
+  return record("map", y, {x}, [xv, derivative](std::span<const Tensor> g, std::span<const Wanted>) {
     return std::vector<Tensor>{fill_like(xv, [&](std::int64_t i) { return derivative(xv.at(i)) * g[0].at(i); })};
   });
 }
@@ -76,7 +76,7 @@ Variable row_sum(const Variable& x) {
     for (std::int64_t c = 0; c < columns; ++c) sum += xv.at(r * columns + c);
     return sum;
   });
-  return record("row_sum", y, {x}, [xv, columns](std::span<const Tensor> g, std::span<const char>) {
+  return record("row_sum", y, {x}, [xv, columns](std::span<const Tensor> g, std::span<const Wanted>) {
     return std::vector<Tensor>{fill_like(xv, [&](std::int64_t i) { return g[0].at(i / columns); })};
   });
 }
@@ -85,7 +85,7 @@ Variable scale_rows(const Variable& x, const Variable& factor) {
   const Tensor xv = x.value(), fv = factor.value();
   const std::int64_t columns = xv.columns();
   Tensor y = fill_like(xv, [&](std::int64_t i) { return xv.at(i) * fv.at(i / columns); });
-  return record("scale_rows", y, {x, factor}, [xv, fv, columns](std::span<const Tensor> g, std::span<const char>) {
+  return record("scale_rows", y, {x, factor}, [xv, fv, columns](std::span<const Tensor> g, std::span<const Wanted>) {
     return std::vector<Tensor>{fill_like(xv, [&](std::int64_t i) { return g[0].at(i) * fv.at(i / columns); }),
                                fill_like(fv, [&](std::int64_t r) {
                                  double sum = 0;
@@ -100,7 +100,7 @@ Variable slice_columns(const Variable& x, std::int64_t begin, std::int64_t end) 
   const std::int64_t columns = xv.columns(), width = end - begin;
   Tensor y = fill_like(Tensor::empty({xv.rows(), width}, xv.dtype()),
                        [&](std::int64_t i) { return xv.at(i / width * columns + begin + i % width); });
-  return record("slice_columns", y, {x}, [=](std::span<const Tensor> g, std::span<const char>) {
+  return record("slice_columns", y, {x}, [=](std::span<const Tensor> g, std::span<const Wanted>) {
     return std::vector<Tensor>{fill_like(xv, [&](std::int64_t i) {
       const std::int64_t c = i % columns - begin;
       return c >= 0 && c < width ? g[0].at(i / columns * width + c) : 0.0;

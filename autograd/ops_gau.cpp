@@ -21,7 +21,7 @@ std::array<Variable, 3> swish_split(const Variable& h, std::int64_t u, std::int6
   }
   kernels::swish_split(hv, parts[0], parts[1], parts[2]);
   std::vector<Variable> outputs =
-      record("swish_split", std::move(present), {h}, [hv, widths](std::span<const Tensor> g, std::span<const char>) {
+      record("swish_split", std::move(present), {h}, [hv, widths](std::span<const Tensor> g, std::span<const Wanted>) {
         std::array<Tensor, 3> d;
         std::size_t next = 0;
         for (std::size_t i = 0; i < 3; ++i) {
@@ -46,7 +46,7 @@ Variable normalize_rows(const Variable& x) {
   Tensor y = Tensor::empty(xv.shape(), xv.dtype());
   Tensor inverse = Tensor::empty({xv.rows()}, xv.dtype());
   kernels::normalize_rows(xv, y, inverse);
-  return record("normalize_rows", y, {x}, [xv, inverse](std::span<const Tensor> g, std::span<const char>) {
+  return record("normalize_rows", y, {x}, [xv, inverse](std::span<const Tensor> g, std::span<const Wanted>) {
     Tensor d = Tensor::empty(xv.shape(), xv.dtype());
     kernels::normalize_rows_backward(xv, inverse, g[0], d);
     return std::vector<Tensor>{d};
@@ -57,7 +57,7 @@ Variable rotate(const Variable& x, const RotaryTable& table, const Tensor& posit
   if (!table.defined()) return x;
   Tensor y = Tensor::empty(x.shape(), x.dtype());
   kernels::rotate(x.value(), table, positions, false, y);
-  return record("rotate", y, {x}, [table, positions](std::span<const Tensor> g, std::span<const char>) {
+  return record("rotate", y, {x}, [table, positions](std::span<const Tensor> g, std::span<const Wanted>) {
     Tensor d = Tensor::empty(g[0].shape(), g[0].dtype());
     kernels::rotate(g[0], table, positions, true, d);
     return std::vector<Tensor>{d};
@@ -70,7 +70,7 @@ std::vector<Variable> head_rows(const Variable& z, const Variable& gamma, HeadTr
   std::vector<Tensor> outputs;
   for (std::size_t t = 0; t < how.tables.size(); ++t) outputs.push_back(Tensor::empty(zv.shape(), zv.dtype()));
   kernels::head_rows(zv, how, outputs);
-  return record("head_rows", std::move(outputs), {z, gamma}, [zv, how](std::span<const Tensor> g, std::span<const char>) {
+  return record("head_rows", std::move(outputs), {z, gamma}, [zv, how](std::span<const Tensor> g, std::span<const Wanted>) {
     Tensor dz = Tensor::empty(zv.shape(), zv.dtype()), dgamma = Tensor::empty(how.gamma.shape(), zv.dtype());
     kernels::head_rows_backward(zv, how, {g.begin(), g.end()}, dz, dgamma);
     return std::vector<Tensor>{dz, dgamma};
@@ -83,9 +83,9 @@ Variable residual_rms_norm(const Variable& residual, const Variable& x, const Dr
   Tensor inverse = Tensor::empty({xv.rows()}, xv.dtype());
   kernels::residual_rms_norm(residual.defined() ? residual.value() : Tensor(), xv, spec, eps, y, inverse);
   return record("residual_rms_norm", y, {residual, x},
-                [y, inverse, spec](std::span<const Tensor> g, std::span<const char> needed) {
+                [y, inverse, spec](std::span<const Tensor> g, std::span<const Wanted> wanted) {
                   std::vector<Tensor> d(2);
-                  if (needed[0]) d[0] = Tensor::empty(y.shape(), y.dtype());
+                  if (wanted[0]) d[0] = Tensor::empty(y.shape(), y.dtype());
                   d[1] = Tensor::empty(y.shape(), y.dtype());
                   kernels::residual_rms_norm_backward(y, inverse, g[0], spec, d[0], d[1]);
                   return d;
@@ -102,11 +102,14 @@ Variable embed(const Variable& word, const Variable& type, const Tensor& ids, co
   kernels::embed(wv, tv, ids, types, y);
   const Shape word_shape = wv.shape(), type_shape = tv.shape();
   return record("embed", y, {word, type},
-                [word_shape, type_shape, ids, types, pad_id](std::span<const Tensor> g, std::span<const char> needed) {
-                  std::vector<Tensor> d(2);
-                  if (needed[0]) d[0] = Tensor::zeros(word_shape, g[0].dtype());
-                  if (needed[1]) d[1] = Tensor::zeros(type_shape, g[0].dtype());
-                  kernels::embed_backward(g[0], ids, types, pad_id, d[0], d[1]);
+                [word_shape, type_shape, ids, types, pad_id](std::span<const Tensor> g, std::span<const Wanted> wanted) {
+                  std::vector<Tensor> into(2), d(2);
+                  for (std::size_t i = 0; i < 2; ++i) {
+                    if (!wanted[i]) continue;
+                    into[i] = wanted[i].buffer;
+                    if (!into[i].defined()) into[i] = d[i] = Tensor::zeros(i == 0 ? word_shape : type_shape, g[0].dtype());
+                  }
+                  kernels::embed_backward(g[0], ids, types, pad_id, into[0], into[1]);
                   return d;
                 });
 }
@@ -131,7 +134,7 @@ Variable attention(const AttentionVariables& in, const AttentionPlan& plan, cons
   Tensor log_sum_exp = Tensor::empty({q.dim(0), q.dim(1)}, q.dtype());
   kernels::attention(values, plan, spec, out, log_sum_exp);
   return record("attention", out, {in.q_near, in.k_near, in.q_left, in.k_left, in.q_right, in.k_right, in.v},
-                [values, plan, spec, out, log_sum_exp](std::span<const Tensor> g, std::span<const char>) {
+                [values, plan, spec, out, log_sum_exp](std::span<const Tensor> g, std::span<const Wanted>) {
                   const AttentionGradients d{empty_like(values.q_near), empty_like(values.k_near),  empty_like(values.q_left),
                                              empty_like(values.k_left), empty_like(values.q_right), empty_like(values.k_right),
                                              empty_like(values.v)};
@@ -150,7 +153,7 @@ CrossEntropy cross_entropy(const Variable& logits, const Tensor& labels) {
   Tensor sum = Tensor::empty({1}, DType::kF64);
   sum.data<double>()[0] = kernels::sum(result.row_loss);
   result.sum =
-      record("cross_entropy", sum, {logits}, [lv, labels, log_sum_exp](std::span<const Tensor> g, std::span<const char>) {
+      record("cross_entropy", sum, {logits}, [lv, labels, log_sum_exp](std::span<const Tensor> g, std::span<const Wanted>) {
         Tensor d = Tensor::empty(lv.shape(), lv.dtype());
         kernels::cross_entropy_backward(lv, labels, log_sum_exp, g[0].item(), d);
         return std::vector<Tensor>{d};

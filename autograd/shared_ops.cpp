@@ -89,7 +89,7 @@ Variable shared_attention(const AttentionVariables& in, const AttentionPlan& pla
   Tensor log_sum_exp = Tensor::empty({q.dim(0), q.dim(1)}, q.dtype());
   attend(gathered(own, shared), plan, spec, whole_rows, out, log_sum_exp);
   return record("shared_attention", out, {in.q_near, in.k_near, in.q_left, in.k_left, in.q_right, in.k_right, in.v},
-                [own, plan, spec, shared, whole_rows, out, log_sum_exp](std::span<const Tensor> g, std::span<const char>) {
+                [own, plan, spec, shared, whole_rows, out, log_sum_exp](std::span<const Tensor> g, std::span<const Wanted>) {
                   const AttentionInputs all = gathered(own, shared);
                   AttentionGradients d{empty_like(all.q_near), empty_like(all.k_near),  empty_like(all.q_left),
                                        empty_like(all.k_left), empty_like(all.q_right), empty_like(all.k_right),
@@ -121,7 +121,7 @@ Variable move_rows(const Variable& x, const RowMoves& moves, const SharedSequenc
   kernels::gather_rows(x.value(), moves.leaving, leaving);
   shared.group.exchange(shared.forward_label(), moves.sent, leaving, moves.received, arrived);
   kernels::gather_rows(arrived, moves.arriving, y);
-  return record("move_rows", y, {x}, [moves, shared, whole, arrivals](std::span<const Tensor> g, std::span<const char>) {
+  return record("move_rows", y, {x}, [moves, shared, whole, arrivals](std::span<const Tensor> g, std::span<const Wanted>) {
     Tensor back = Tensor::empty({arrivals, whole.columns()}, g[0].dtype());
     Tensor home = Tensor::zeros({moves.leaving.size(), whole.columns()}, g[0].dtype());
     kernels::scatter_rows(g[0], moves.arriving, back);
@@ -136,7 +136,7 @@ Variable shared_sum(const Variable& sum, double total) {
   Tensor value = Tensor::empty({1}, DType::kF64);
   value.data<double>()[0] = total;
   return record("shared_sum", value, {sum},
-                [](std::span<const Tensor> g, std::span<const char>) { return std::vector<Tensor>{g[0]}; });
+                [](std::span<const Tensor> g, std::span<const Wanted>) { return std::vector<Tensor>{g[0]}; });
 }
 
 }  // namespace gau::ops

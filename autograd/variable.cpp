@@ -113,18 +113,22 @@ Variable record(const char* op, Tensor value, std::vector<Variable> inputs, Back
 }
 
 std::vector<Node*> Node::run() {
-  std::vector<char> needed(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) needed[i] = inputs[i] && inputs[i]->requires_grad;
+  std::vector<Wanted> wanted(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i] || !inputs[i]->requires_grad) continue;
+    wanted[i].gradient = true;
+    if (inputs[i]->has_buffer) wanted[i].buffer = inputs[i]->buffer;
+  }
   std::vector<Tensor> arrived;
   arrived.reserve(gradients.size());
   for (Accumulator& gradient : gradients) arrived.push_back(std::move(gradient.sum));
-  std::vector<Tensor> results = backward(arrived, needed);
+  std::vector<Tensor> results = backward(arrived, wanted);
   check(results.size() == inputs.size(), ExitCode::kData, "backward of {}: {} gradients for {} inputs", op, results.size(),
         inputs.size());
 
   std::vector<Node*> woken;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!needed[i] || !results[i].defined()) continue;
+    if (!wanted[i] || !results[i].defined()) continue;
     Variable::State& input = *inputs[i];
     check(results[i].size() == input.value.size(), ExitCode::kData, "backward of {}: gradient {} of input {} with shape {}", op,
           results[i].shape().str(), i, input.value.shape().str());

@@ -16,11 +16,21 @@
 
 namespace gau {
 
+/// What backward wants of one input of an op.
+struct Wanted {
+  bool gradient = false;
+  /// Of a leaf whose gradient lives in a flat buffer: an op may add into it and return nothing for this input, which saves a
+  /// tensor and a pass over it. Undefined: the gradient is to be returned.
+  Tensor buffer;
+
+  explicit operator bool() const { return gradient; }
+};
+
 /// Gradients of an op's inputs from those of its outputs. `grads` has one entry an output, undefined where no gradient reached
-/// it. `needed[i]` tells whether input i wants one; entries that are not needed may stay undefined, as may zero ones. The
+/// it. `wanted[i]` tells whether input i wants one; entries that are not wanted may stay undefined, as may zero ones. The
 /// closure captures tensors, never variables. A returned tensor belongs to the caller: it must not share storage with `grads`
 /// unless it is handed back whole and unchanged.
-using BackwardFunction = std::function<std::vector<Tensor>(std::span<const Tensor> grads, std::span<const char> needed)>;
+using BackwardFunction = std::function<std::vector<Tensor>(std::span<const Tensor> grads, std::span<const Wanted> wanted)>;
 
 struct Node;
 

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
+#include <utility>
 
 #include "autograd/ops.h"
 #include "framework/kernels.h"
@@ -59,7 +61,7 @@ TEST(Backward, TellsLeavesThatNoGradientReaches) {
   // An op whose backward has nothing for its second input.
   const Variable product = ops::multiply(unreached, unreached);
   const Variable joined =
-      record("first_alone", used.value(), {used, product}, [](std::span<const Tensor> g, std::span<const char>) {
+      record("first_alone", used.value(), {used, product}, [](std::span<const Tensor> g, std::span<const Wanted>) {
         return std::vector<Tensor>{g[0], {}};
       });
   Told told;
@@ -67,6 +69,41 @@ TEST(Backward, TellsLeavesThatNoGradientReaches) {
   ASSERT_EQ(told.order.size(), 2U);
   EXPECT_EQ(told.order.front(), used.grad().raw());
   EXPECT_EQ(told.order.back(), unreached.grad().raw());
+}
+
+// Ops that add into a leaf's buffer themselves: what was there stays, and the rest is the gradient that they return otherwise.
+TEST(Backward, OpsAddIntoTheBuffersOfLeaves) {
+  const Tensor ids = Tensor::from(std::vector<std::int32_t>{2, 0, 2}, {3}),
+               types = Tensor::from(std::vector<std::int32_t>{1, 0, 1}, {3});
+  using Use = std::function<Variable(const Variable&)>;
+  const Variable x(numbers({3, 2}, -1));
+  const std::vector<std::pair<const char*, Use>> uses{
+      {"linear", [&](const Variable& w) { return ops::linear(x, w); }},
+      {"slice_rows", [&](const Variable& w) { return ops::linear(x, ops::slice_rows(w, 1, 3)); }},
+      {"embed, words",
+       [&](const Variable& w) {
+         return ops::embed(w, Variable(numbers({2, 2}, 0)), ids, types, 0);
+       }},
+      {"embed, types",
+       [&](const Variable& w) {
+         return ops::embed(Variable(numbers({3, 2}, 0)), w, ids, types, 0);
+       }},
+  };
+  for (const auto& [name, use] : uses) {
+    const auto run = [&use = use](const Variable& w) {
+      const Variable y = use(w);
+      backward(ops::weighted_sum(y, numbers(y.shape(), 0.5)));
+    };
+    const Variable plain(numbers({3, 2}, 1), true);
+    run(plain);
+    const Tensor before = numbers({3, 2}, 7);
+    const Variable buffered(numbers({3, 2}, 1), before.clone());
+    run(buffered);
+    run(buffered);
+    for (std::int64_t i = 0; i < before.size(); ++i) {
+      EXPECT_DOUBLE_EQ(buffered.grad().at(i), before.at(i) + 2 * plain.grad().at(i)) << name << ", element " << i;
+    }
+  }
 }
 
 }  // namespace
