@@ -99,8 +99,9 @@ void pick_weights(const T* matrix, std::int64_t rows, std::int64_t stride, Strip
 
 namespace detail {
 
-// Kept keys lie anywhere, which no hardware foresees: the piece of the key so many places down the list is fetched beforehand.
-constexpr std::size_t kAhead = 12;
+// Kept keys lie anywhere, which no hardware foresees: the piece of the key so many places down the list is fetched beforehand,
+// into the second-level cache (its first level would lose it again).
+constexpr std::size_t kAhead = 24;
 
 // out[r][0 … N·lanes) = Σ_n numbers[n][r] · source row n, for eight rows: 8 N accumulators in registers.
 template <class T, int N, class RowOf>
@@ -111,7 +112,7 @@ void weighted_sum_piece(const Strip<T>& strip, const T* numbers, RowOf&& row_of,
   for (std::size_t n = 0; n < size; ++n) {
     const T* source = row_of(strip.columns[n]) + at;
     const T* later = row_of(strip.columns[std::min(n + kAhead, size - 1)]) + at;
-    for (int v = 0; v < N; ++v) __builtin_prefetch(later + v * kLanes<T>);
+    for (int v = 0; v < N; ++v) __builtin_prefetch(later + v * kLanes<T>, 0, 2);
     const T* weight = numbers + n * kStripRows;
     Wide<T> value[N];
     for (int v = 0; v < N; ++v) load<T>(value[v], source + v * kLanes<T>);

@@ -53,6 +53,7 @@ BENCHMARK(attention)
     ->Args({2048, 3, 1})
     ->Args({2048, 20, 0})
     ->Args({2048, 20, 1})
+    ->Args({16384, 20, 1})
     ->MeasureProcessCPUTime()
     ->UseRealTime();
 
