@@ -1,6 +1,7 @@
 // The fused ops of a GAU layer and of the loss.
 #include <utility>
 
+#include "autograd/attention_values.h"
 #include "autograd/ops.h"
 #include "framework/backend.h"
 #include "framework/error.h"
@@ -114,30 +115,15 @@ Variable embed(const Variable& word, const Variable& type, const Tensor& ids, co
                 });
 }
 
-namespace {
-Tensor value_or_none(const Variable& x) { return x.defined() ? x.value() : Tensor(); }
-Tensor empty_like(const Tensor& x) { return x.defined() ? Tensor::empty(x.shape(), x.dtype()) : Tensor(); }
-}  // namespace
-
 Variable attention(const AttentionVariables& in, const AttentionPlan& plan, const DropoutSpec& spec) {
-  const AttentionInputs values{value_or_none(in.q_near),
-                               value_or_none(in.k_near),
-                               value_or_none(in.q_left),
-                               value_or_none(in.k_left),
-                               value_or_none(in.q_right),
-                               value_or_none(in.k_right),
-                               in.v.value(),
-                               in.key_mask,
-                               in.rows};
+  const AttentionInputs values = values_of(in);
   const Tensor& q = values.q_near;
   Tensor out = Tensor::empty({q.dim(0), q.dim(1), values.v.dim(2)}, q.dtype());
   Tensor log_sum_exp = Tensor::empty({q.dim(0), q.dim(1)}, q.dtype());
   kernels::attention(values, plan, spec, out, log_sum_exp);
   return record("attention", out, {in.q_near, in.k_near, in.q_left, in.k_left, in.q_right, in.k_right, in.v},
                 [values, plan, spec, out, log_sum_exp](std::span<const Tensor> g, std::span<const Wanted>) {
-                  const AttentionGradients d{empty_like(values.q_near), empty_like(values.k_near),  empty_like(values.q_left),
-                                             empty_like(values.k_left), empty_like(values.q_right), empty_like(values.k_right),
-                                             empty_like(values.v)};
+                  const AttentionGradients d = gradients_like(values);
                   kernels::attention_backward(values, plan, spec, out, log_sum_exp, g[0], d);
                   return std::vector<Tensor>{d.q_near, d.k_near, d.q_left, d.k_left, d.q_right, d.k_right, d.v};
                 });

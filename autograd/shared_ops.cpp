@@ -4,15 +4,12 @@
 #include <numeric>
 #include <utility>
 
+#include "autograd/attention_values.h"
 #include "framework/attention_block_rows.h"
-#include "framework/backend.h"
 #include "framework/kernels.h"
 
 namespace gau::ops {
 namespace {
-
-Tensor value_of(const Variable& x) { return x.defined() ? x.value() : Tensor(); }
-Tensor empty_like(const Tensor& x) { return x.defined() ? Tensor::empty(x.shape(), x.dtype()) : Tensor(); }
 
 /// Sequence b of a tensor [B, …].
 Tensor sequence_of(const Tensor& x, std::int64_t b) {
@@ -33,11 +30,10 @@ AttentionGradients sequence_of(const AttentionGradients& d, std::int64_t b) {
           sequence_of(d.q_right, b), sequence_of(d.k_right, b), sequence_of(d.v, b)};
 }
 
-AttentionInputs gathered(const AttentionInputs& in, const SharedSequence& shared) {
-  AttentionInputs all = in;
-  for (Tensor* keys : {&all.k_near, &all.k_left, &all.k_right, &all.v}) {
-    if (keys->defined()) *keys = gathered(*keys, shared);
-  }
+/// The rows of all ranks from this rank's `mine` [B, N, C].
+Tensor gathered(const Tensor& mine, const SharedSequence& shared) {
+  Tensor all = Tensor::empty({mine.dim(0), shared.bounds.back(), mine.dim(2)}, mine.dtype());
+  shared.group.gather(shared.forward_label(), shared.bounds, mine, all);
   return all;
 }
 
@@ -73,17 +69,17 @@ void attend_backward(const AttentionInputs& in, const AttentionPlan& plan, const
 
 }  // namespace
 
-Tensor gathered(const Tensor& mine, const SharedSequence& shared) {
-  Tensor all = Tensor::empty({mine.dim(0), shared.bounds.back(), mine.dim(2)}, mine.dtype());
-  shared.group.gather(shared.forward_label(), shared.bounds, mine, all);
+AttentionInputs gathered(const AttentionInputs& in, const SharedSequence& shared) {
+  AttentionInputs all = in;
+  for (Tensor* keys : {&all.k_near, &all.k_left, &all.k_right, &all.v}) {
+    if (keys->defined()) *keys = gathered(*keys, shared);
+  }
   return all;
 }
 
 Variable shared_attention(const AttentionVariables& in, const AttentionPlan& plan, const DropoutSpec& spec,
                           const SharedSequence& shared, std::int64_t whole_rows) {
-  const AttentionInputs own{value_of(in.q_near), value_of(in.k_near),  value_of(in.q_left),
-                            value_of(in.k_left), value_of(in.q_right), value_of(in.k_right),
-                            in.v.value(),        in.key_mask,          in.rows};
+  const AttentionInputs own = values_of(in);
   const Tensor& q = own.q_near;
   Tensor out = Tensor::empty({q.dim(0), q.dim(1), own.v.dim(2)}, q.dtype());
   Tensor log_sum_exp = Tensor::empty({q.dim(0), q.dim(1)}, q.dtype());
@@ -91,13 +87,12 @@ Variable shared_attention(const AttentionVariables& in, const AttentionPlan& pla
   return record("shared_attention", out, {in.q_near, in.k_near, in.q_left, in.k_left, in.q_right, in.k_right, in.v},
                 [own, plan, spec, shared, whole_rows, out, log_sum_exp](std::span<const Tensor> g, std::span<const Wanted>) {
                   const AttentionInputs all = gathered(own, shared);
-                  AttentionGradients d{empty_like(all.q_near), empty_like(all.k_near),  empty_like(all.q_left),
-                                       empty_like(all.k_left), empty_like(all.q_right), empty_like(all.k_right),
-                                       empty_like(all.v)};
+                  const AttentionGradients d = gradients_like(all);
                   attend_backward(all, plan, spec, whole_rows, out, log_sum_exp, g[0], d);
                   const auto own_part = [&](const Tensor& of_all, const Tensor& like) {
-                    Tensor mine = empty_like(like);
-                    if (like.defined()) shared.group.scatter_sum(shared.backward_label(), shared.bounds, of_all, mine);
+                    if (!like.defined()) return Tensor();
+                    Tensor mine = Tensor::empty(like.shape(), like.dtype());
+                    shared.group.scatter_sum(shared.backward_label(), shared.bounds, of_all, mine);
                     return mine;
                   };
                   return std::vector<Tensor>{d.q_near,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
+#include "framework/backend.h"
 #include "framework/rank_group.h"
 
 namespace gau::ops {
@@ -29,8 +30,8 @@ struct RowMoves {
   Tensor arriving;                     ///< i32 [M]: which of the received rows each row of the result is, -1: a row of zeros
 };
 
-/// The keys or values of whole sequences [B, L, C] from this member's `mine` [B, n, C].
-Tensor gathered(const Tensor& mine, const SharedSequence& shared);
+/// `in` with the keys and values of whole sequences [B, L, C] in the place of this member's own [B, n, C].
+AttentionInputs gathered(const AttentionInputs& in, const SharedSequence& shared);
 
 /// attention() of this member's query rows over the keys and values of all members: q [B, R, D], k [B, n, D], v [B, n, E] of
 /// its own rows; key_mask [B, L] and rows [B, R] tell of whole sequences. The bits are those of the same blocks of rows on one

@@ -6,14 +6,10 @@
 
 #include "framework/error.h"
 #include "framework/kernels.h"
+#include "framework/tensor_bytes.h"
 
 namespace gau {
 namespace {
-
-std::span<const std::byte> bytes_of(const Tensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.raw()), tensor.bytes()};
-}
-std::span<std::byte> writable_bytes_of(Tensor tensor) { return {static_cast<std::byte*>(tensor.raw()), tensor.bytes()}; }
 
 /// Rows [begin, end) of sequence b of a tensor [B, N, C].
 Tensor rows_of(const Tensor& x, std::int64_t b, std::int64_t begin, std::int64_t end) {

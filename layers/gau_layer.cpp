@@ -2,17 +2,19 @@
 
 #include <array>
 
+#include "autograd/attention_values.h"
 #include "autograd/composed.h"
 #include "autograd/ops.h"
 #include "framework/error.h"
 #include "framework/kernels.h"
 #include "layers/method.h"
+#include "layers/parameter_names.h"
 #include "layers/shared_rows.h"
 
 namespace gau {
 
 namespace {
-std::string layer_name(std::int64_t index) { return fmt::format("gau_alpha.encoder.layer.{}.gau.", index); }
+std::string layer_name(std::int64_t index) { return fmt::format("{}{}.gau.", parameter_names::kLayer, index); }
 }  // namespace
 
 void GauLayer::add_parameters(FlatParameters& parameters, const ModelConfig& config, std::int64_t index) {
@@ -150,14 +152,8 @@ AttentionInputs GauLayer::attention_inputs(const Variable& x, const Tensor& key_
                                            const QueryRows& rows) const {
   NoGrad no_grad;
   const ops::AttentionVariables a = project({}, x, key_mask, plan, rows).attention;
-  const auto value = [](const Variable& y) { return y.defined() ? y.value() : Tensor(); };
-  AttentionInputs in{value(a.q_near),  value(a.k_near), value(a.q_left), value(a.k_left), value(a.q_right),
-                     value(a.k_right), value(a.v),      a.key_mask,      a.rows};
-  if (!rows.shared) return in;
-  for (Tensor* keys : {&in.k_near, &in.k_left, &in.k_right, &in.v}) {
-    if (keys->defined()) *keys = ops::gathered(*keys, rows.shared->sequence(index_));
-  }
-  return in;
+  const AttentionInputs in = ops::values_of(a);
+  return rows.shared ? ops::gathered(in, rows.shared->sequence(index_)) : in;
 }
 
 }  // namespace gau

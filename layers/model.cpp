@@ -7,14 +7,13 @@
 #include "framework/error.h"
 #include "framework/kernels.h"
 #include "layers/initializer.h"
+#include "layers/parameter_names.h"
 #include "layers/shared_rows.h"
 
 namespace gau {
 
 namespace {
-constexpr const char* kWord = "gau_alpha.embeddings.word_embeddings.weight";
-constexpr const char* kType = "gau_alpha.embeddings.token_type_embeddings.weight";
-constexpr const char* kDecoder = "cls.predictions.decoder.weight";
+using namespace parameter_names;
 
 void check_ids(const Tensor& ids, std::int64_t limit, const char* what) {
   const auto values = ids.span<std::int32_t>();

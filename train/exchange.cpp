@@ -13,12 +13,14 @@
 #include "data/vocabulary.h"
 #include "framework/atomic_file.h"
 #include "framework/error.h"
+#include "layers/parameter_names.h"
 #include "train/exchange_config.h"
 #include "train/strict_json.h"
 
 namespace gau {
 namespace {
 
+using namespace parameter_names;
 namespace fs = std::filesystem;
 using safetensors::Entry;
 using safetensors::Reader;
@@ -26,10 +28,6 @@ using safetensors::Reader;
 constexpr const char* kTensors = "model.safetensors";
 constexpr const char* kConfig = "config.json";
 constexpr const char* kVocabulary = "vocab.txt";
-constexpr const char* kWord = "gau_alpha.embeddings.word_embeddings.weight";
-constexpr const char* kType = "gau_alpha.embeddings.token_type_embeddings.weight";
-constexpr const char* kDecoder = "cls.predictions.decoder.weight";
-constexpr const char* kLayer = "gau_alpha.encoder.layer.";
 constexpr std::uintmax_t kMostConfigBytes = 16 << 20;
 
 /// The first names of a list, and how many there are.

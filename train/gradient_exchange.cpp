@@ -5,14 +5,10 @@
 
 #include "framework/error.h"
 #include "framework/kernels.h"
+#include "framework/tensor_bytes.h"
 
 namespace gau {
 namespace {
-
-std::span<const std::byte> bytes_of(const Tensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.raw()), tensor.bytes()};
-}
-std::span<std::byte> bytes_of(Tensor& tensor) { return {static_cast<std::byte*>(tensor.raw()), tensor.bytes()}; }
 
 /// Elements in both; an empty range at the start of one of them when there are none.
 Range common(Range a, Range b) {
@@ -102,14 +98,14 @@ void GradientExchange::start(std::int64_t index) {
     if (peer == ranks_.rank()) continue;
     const auto p = static_cast<std::size_t>(peer);
     bucket.received[p] = Tensor::empty({mine.size()}, wire_);
-    bucket.incoming[p] = ranks_.receive(peer, label(MessageKind::kGradient, index), bytes_of(bucket.received[p]));
+    bucket.incoming[p] = ranks_.receive(peer, label(MessageKind::kGradient, index), writable_bytes_of(bucket.received[p]));
     Tensor theirs = part(plan_.slice(index, peer));
     if (wire_ != gradients_.dtype()) {
       bucket.sent[p] = Tensor::empty(theirs.shape(), wire_);
       kernels::convert(theirs, bucket.sent[p]);
       theirs = bucket.sent[p];
     }
-    bucket.outgoing[p] = ranks_.send(peer, label(MessageKind::kGradient, index), bytes_of(std::as_const(theirs)));
+    bucket.outgoing[p] = ranks_.send(peer, label(MessageKind::kGradient, index), bytes_of(theirs));
   }
 }
 
@@ -158,8 +154,7 @@ void GradientExchange::send_sum(std::int64_t index) {
   }
   for (int peer = 0; peer < ranks_.size(); ++peer) {
     if (peer == ranks_.rank()) continue;
-    bucket.sum_out[static_cast<std::size_t>(peer)] =
-        ranks_.send(peer, label(MessageKind::kSum, index), bytes_of(std::as_const(sum)));
+    bucket.sum_out[static_cast<std::size_t>(peer)] = ranks_.send(peer, label(MessageKind::kSum, index), bytes_of(sum));
   }
 }
 
@@ -172,7 +167,7 @@ void GradientExchange::post_sums(int peer) {
     if (!bucket.outgoing[p]->done()) return;
     Tensor place = part(plan_.slice(next, peer));
     if (wire_ != place.dtype()) place = bucket.sums[p] = Tensor::empty(place.shape(), wire_);
-    bucket.sum_in[p] = ranks_.receive(peer, label(MessageKind::kSum, next), bytes_of(place));
+    bucket.sum_in[p] = ranks_.receive(peer, label(MessageKind::kSum, next), writable_bytes_of(place));
   }
 }
 
@@ -219,8 +214,8 @@ Tensor collect_slices(Communicator& ranks, const Tensor& own, const BucketPlan& 
         if (to.defined()) kernels::convert(from, to);
         continue;
       }
-      if (to.defined()) transfers.push_back(ranks.receive(peer, label, bytes_of(to)));
-      if (from.defined()) transfers.push_back(ranks.send(peer, label, bytes_of(std::as_const(from))));
+      if (to.defined()) transfers.push_back(ranks.receive(peer, label, writable_bytes_of(to)));
+      if (from.defined()) transfers.push_back(ranks.send(peer, label, bytes_of(from)));
     }
     at += mine.size();
   }
@@ -238,7 +233,7 @@ void share_slices(Communicator& ranks, Tensor flat, const BucketPlan& plan, cons
       if (peer == ranks.rank()) continue;
       const Range slice = plan.slice(i, peer);
       Tensor theirs = flat.segment(slice.begin, {slice.size()});
-      transfers.push_back(ranks.receive(peer, here, bytes_of(theirs)));
+      transfers.push_back(ranks.receive(peer, here, writable_bytes_of(theirs)));
       transfers.push_back(ranks.send(peer, here, bytes_of(own)));
     }
   }

@@ -7,17 +7,15 @@
 
 #include "framework/error.h"
 #include "framework/hdf5_file.h"
+#include "layers/parameter_names.h"
 
 namespace gau {
 namespace {
 
+using namespace parameter_names;
 constexpr const char* kRoot = "/";
 constexpr const char* kGroup = "/parameters";
 constexpr const char* kVocabulary = "/vocab";
-constexpr const char* kWord = "gau_alpha.embeddings.word_embeddings.weight";
-constexpr const char* kType = "gau_alpha.embeddings.token_type_embeddings.weight";
-constexpr const char* kDecoder = "cls.predictions.decoder.weight";
-constexpr const char* kLayer = "gau_alpha.encoder.layer.";
 
 std::string dataset_of(const std::string& name) { return std::string(kGroup) + "/" + name; }
 

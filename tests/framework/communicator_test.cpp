@@ -10,6 +10,7 @@
 
 #include "framework/error.h"
 #include "framework/thread_ranks.h"
+#include "tests/rank_errors.h"
 
 namespace gau {
 namespace {
@@ -18,16 +19,6 @@ constexpr MessageLabel kLabel{MessageKind::kGradient, 7, 3};
 
 std::span<const std::byte> bytes_of(const std::vector<int>& values) { return std::as_bytes(std::span(values)); }
 std::span<std::byte> bytes_of(std::vector<int>& values) { return std::as_writable_bytes(std::span(values)); }
-
-/// The error that running `body` on `ranks` ranks ends with.
-Error error_of(int ranks, const std::function<void(Communicator&)>& body) {
-  try {
-    run_as_threads(ranks, body);
-  } catch (const Error& error) {
-    return error;
-  }
-  return {ExitCode::kDone, "no error"};
-}
 
 TEST(Communicator, MessagesOfAKindArriveInOrderAndKindsDoNotMix) {
   run_as_threads(2, [](Communicator& ranks) {

@@ -4,8 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
+#include "tests/errors.h"
 #include "tests/train/scratch.h"
 #include "train/config_keys.h"
 
@@ -13,17 +12,6 @@ namespace gau {
 namespace {
 
 using testing::HasSubstr;
-
-/// The error that `action` throws.
-Error error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return {ExitCode::kDone, ""};
-}
 
 Error file_error(const std::string& text) {
   return error_of([&] { parse_config(text, "c.toml"); });

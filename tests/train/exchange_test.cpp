@@ -7,56 +7,35 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
 
-#include "framework/error.h"
+#include "layers/parameter_names.h"
+#include "tests/errors.h"
 #include "tests/layers/golden.h"
 #include "tests/train/quiet.h"
 #include "tests/train/scratch.h"
+#include "tests/train/tiny_model.h"
 
 namespace gau {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
+using parameter_names::kDecoder;
+using parameter_names::kWord;
 using safetensors::Type;
 using testing::HasSubstr;
 
-constexpr const char* kWord = "gau_alpha.embeddings.word_embeddings.weight";
-constexpr const char* kDecoder = "cls.predictions.decoder.weight";
 constexpr const char* kOutput = "gau_alpha.encoder.layer.1.gau.o_dense.weight";
-
-ModelConfig tiny() {
-  ModelConfig config;
-  config.layers = 2;
-  config.hidden = 12;
-  config.intermediate = 20;
-  config.key_size = 6;
-  config.vocab_size = 9;
-  config.attention.train_length = 32;
-  return config;
-}
 
 Tokenization words() {
   return {"char", {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "\n", "词", std::string("\0", 1)}, SpecialNames{}};
 }
 
-LoadedModel make_model(const ModelConfig& config = tiny(), const Tokenization& text = words()) {
+LoadedModel make_model(const ModelConfig& config = tiny_model(), const Tokenization& text = words()) {
   LoadedModel loaded{Model(config), text};
   loaded.model.initialize(3);
   return loaded;
-}
-
-Error error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return {ExitCode::kDone, ""};
 }
 
 void expect_equal_values(const Model& a, const Model& b) {
@@ -98,7 +77,7 @@ class Exchange : public testing::Test {
 };
 
 TEST_F(Exchange, EverythingComesBack) {
-  ModelConfig config = tiny();
+  ModelConfig config = tiny_model();
   config.dropout = 0.3;
   config.attention_dropout = 0.05;
   config.norm_eps = 1e-9;
@@ -193,7 +172,7 @@ TEST_F(Exchange, ATiedHeadIsWrittenAndMayBeMissing) {
 }
 
 TEST_F(Exchange, AHeadOfItsOwnStays) {
-  ModelConfig config = tiny();
+  ModelConfig config = tiny_model();
   config.tied = false;
   const LoadedModel loaded = make_model(config);
   export_here(loaded);

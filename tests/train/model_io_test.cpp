@@ -5,43 +5,22 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <map>
 
-#include "framework/error.h"
 #include "framework/hdf5_file.h"
+#include "tests/errors.h"
 #include "tests/train/scratch.h"
+#include "tests/train/tiny_model.h"
 
 namespace gau {
 namespace {
 
 using testing::HasSubstr;
 
-ModelConfig tiny() {
-  ModelConfig config;
-  config.layers = 2;
-  config.hidden = 12;
-  config.intermediate = 20;
-  config.key_size = 6;
-  config.vocab_size = 9;
-  config.attention.train_length = 32;
-  return config;
-}
-
 Model make_model(const ModelConfig& config, DType dtype = DType::kF32) {
   Model model(config, dtype);
   model.initialize(3);
   return model;
-}
-
-Error error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return {ExitCode::kDone, ""};
 }
 
 Tokenization words() {
@@ -79,7 +58,7 @@ class ModelFile : public testing::Test {
 };
 
 TEST_F(ModelFile, ComesBackBitByBit) {
-  ModelConfig config = tiny();
+  ModelConfig config = tiny_model();
   config.dropout = 0.3;
   config.tied = false;
   config.norm_eps = 1e-9;
@@ -117,7 +96,7 @@ TEST_F(ModelFile, ComesBackBitByBit) {
 }
 
 TEST_F(ModelFile, DoubleKeepsItsBits) {
-  const Model model = make_model(tiny(), DType::kF64);
+  const Model model = make_model(tiny_model(), DType::kF64);
   save_model(path_, model, {});
   const LoadedModel loaded = load_model(path_, DType::kF64);
   for (std::int64_t i = 0; i < model.parameters().size(); ++i)
@@ -125,14 +104,14 @@ TEST_F(ModelFile, DoubleKeepsItsBits) {
 }
 
 TEST_F(ModelFile, TwoSavesAreEqualBytes) {
-  const Model model = make_model(tiny());
+  const Model model = make_model(tiny_model());
   save_model(path_, model, words());
   save_model(scratch_.file("again.h5"), model, words());
   EXPECT_EQ(read_bytes(path_), read_bytes(scratch_.file("again.h5")));
 }
 
 TEST_F(ModelFile, APlainFileNeedsNoAttributes) {
-  const Model model = make_model(tiny());
+  const Model model = make_model(tiny_model());
   write_plain(path_, tensors_of(model));
   const LoadedModel loaded = load_model(path_);
   EXPECT_EQ(loaded.model.config().key_size, 6);
@@ -143,7 +122,7 @@ TEST_F(ModelFile, APlainFileNeedsNoAttributes) {
 }
 
 TEST_F(ModelFile, MissingExtraAndMisshapenTensorsAreNamed) {
-  const Tensors good = tensors_of(make_model(tiny()));
+  const Tensors good = tensors_of(make_model(tiny_model()));
   Tensors missing = good, extra = good, misshapen = good;
   missing.erase(kOutput);
   extra["gau_alpha.extra"] = {{2}, {1, 2}};
@@ -160,7 +139,7 @@ TEST_F(ModelFile, MissingExtraAndMisshapenTensorsAreNamed) {
 
 TEST_F(ModelFile, ValuesMustBeFinite) {
   for (const float bad : {std::nanf(""), HUGE_VALF}) {
-    Tensors tensors = tensors_of(make_model(tiny()));
+    Tensors tensors = tensors_of(make_model(tiny_model()));
     tensors[kWord].second[7] = bad;
     write_plain(path_, tensors);
     const Error error = error_of([&] { load_model(path_); });
@@ -170,12 +149,12 @@ TEST_F(ModelFile, ValuesMustBeFinite) {
 }
 
 TEST_F(ModelFile, AttributesThatContradictTheTensorsAreRefused) {
-  write_plain(path_, tensors_of(make_model(tiny())), {{"layers", 3}});
+  write_plain(path_, tensors_of(make_model(tiny_model())), {{"layers", 3}});
   EXPECT_THAT(error_of([&] { load_model(path_); }).what(), HasSubstr("layers = 3, but the tensors have 2"));
 }
 
 TEST_F(ModelFile, ADamagedFileIsRefused) {
-  save_model(path_, make_model(tiny()), words());
+  save_model(path_, make_model(tiny_model()), words());
   damage(path_, read_bytes(path_).size() / 2);
   EXPECT_EQ(error_of([&] { load_model(path_); }).code(), ExitCode::kData);
 }
@@ -197,8 +176,8 @@ TEST_F(ModelFile, ModelStandsForFileCheckpointOrRun) {
   fs::create_directories(checkpoints / "step-5");
   EXPECT_EQ(error_of([&] { resolve_model_path(run.string()); }).code(), ExitCode::kData);
   EXPECT_EQ(error_of([&] { resolve_model_path(scratch_.file("nothing")); }).code(), ExitCode::kIo);
-  save_model((checkpoints / "step-2" / "model.h5").string(), make_model(tiny()), {});
-  save_model((checkpoints / "step-5" / "model.h5").string(), make_model(tiny()), {});
+  save_model((checkpoints / "step-2" / "model.h5").string(), make_model(tiny_model()), {});
+  save_model((checkpoints / "step-5" / "model.h5").string(), make_model(tiny_model()), {});
   fs::create_symlink("step-5", checkpoints / "latest");
   EXPECT_EQ(fs::canonical(resolve_model_path(run.string())), fs::canonical(checkpoints / "step-5" / "model.h5"));
   fs::create_symlink("step-2", checkpoints / "best");

@@ -8,10 +8,9 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <limits>
 
-#include "framework/error.h"
+#include "tests/errors.h"
 #include "tests/train/scratch.h"
 #include "train/float16.h"
 
@@ -23,17 +22,6 @@ using safetensors::Source;
 using safetensors::Type;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-Error error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return {ExitCode::kDone, ""};
-}
 
 std::string with_size(std::uint64_t size, const std::string& rest) {
   std::string bytes(8, '\0');

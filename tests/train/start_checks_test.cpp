@@ -6,20 +6,12 @@
 
 #include "framework/error.h"
 #include "framework/thread_ranks.h"
+#include "tests/rank_errors.h"
 
 namespace gau {
 namespace {
 
 using testing::HasSubstr;
-
-Error error_of(int ranks, const std::function<void(Communicator&)>& body) {
-  try {
-    run_as_threads(ranks, body);
-  } catch (const Error& error) {
-    return error;
-  }
-  return {ExitCode::kDone, "no error"};
-}
 
 TEST(StartChecks, TheFirstDifferenceIsNamed) {
   const Error error = error_of(3, [](Communicator& ranks) {
