@@ -119,7 +119,7 @@ Variable attention(const AttentionVariables& in, const AttentionPlan& plan, cons
   const AttentionInputs values = values_of(in);
   const Tensor& q = values.q_near;
   Tensor out = Tensor::empty({q.dim(0), q.dim(1), values.v.dim(2)}, q.dtype());
-  Tensor log_sum_exp = Tensor::empty({q.dim(0), q.dim(1)}, q.dtype());
+  Tensor log_sum_exp = Tensor::empty({q.dim(0), q.dim(1)}, DType::kF64);
   kernels::attention(values, plan, spec, out, log_sum_exp);
   return record("attention", out, {in.q_near, in.k_near, in.q_left, in.k_left, in.q_right, in.k_right, in.v},
                 [values, plan, spec, out, log_sum_exp](std::span<const Tensor> g, std::span<const Wanted>) {

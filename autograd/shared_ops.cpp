@@ -82,7 +82,7 @@ Variable shared_attention(const AttentionVariables& in, const AttentionPlan& pla
   const AttentionInputs own = values_of(in);
   const Tensor& q = own.q_near;
   Tensor out = Tensor::empty({q.dim(0), q.dim(1), own.v.dim(2)}, q.dtype());
-  Tensor log_sum_exp = Tensor::empty({q.dim(0), q.dim(1)}, q.dtype());
+  Tensor log_sum_exp = Tensor::empty({q.dim(0), q.dim(1)}, DType::kF64);
   attend(gathered(own, shared), plan, spec, whole_rows, out, log_sum_exp);
   return record("shared_attention", out, {in.q_near, in.k_near, in.q_left, in.k_left, in.q_right, in.k_right, in.v},
                 [own, plan, spec, shared, whole_rows, out, log_sum_exp](std::span<const Tensor> g, std::span<const Wanted>) {

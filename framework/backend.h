@@ -46,6 +46,10 @@ struct AttentionInputs {
   Tensor v;                 ///< [B, L, E]
   Tensor key_mask;          ///< i32 [B, L], 1 = a token, 0 = padding; undefined: all tokens
   Tensor rows;  ///< i32 [B, R]: position of each query row, -1 = unused (its output is 0); undefined: R = L, row r at r
+  /// k and v may be a part of the keys, [first_key, first_key + their rows) of sequences of `length`; 0: they are whole.
+  /// key_mask, rows and the plan always tell of whole sequences.
+  std::int64_t first_key = 0;
+  std::int64_t length = 0;
 };
 
 /// Gradients of attention; the far ones are undefined where the inputs are.
@@ -139,15 +143,20 @@ class Backend {
                               Tensor dtype_table) = 0;
 
   // --- attention
-  /// out [B, R, E] = softmax over visible keys (logits + bias) · v with dropout on the weights; log_sum_exp [B, R] is kept for
-  /// the gradient (f64 or f32 as q). A row that sees no token attends to all keys alike, as finite masks do; in a sequence
-  /// without any token the output is 0. Memory is O(L) a row block.
+  /// out [B, R, E] = softmax over visible keys (logits + bias) · v with dropout on the weights; log_sum_exp f64 [B, R] gets
+  /// ln Σ exp(logit + bias), which f32 would round by more than its products do. A row that sees no token attends to all keys
+  /// alike, as finite masks do (logits of 0); in a sequence without any token the output is 0. Memory is O(L) a row block. Of a
+  /// part of the keys: the softmax over these; a row that sees none of them has output 0 and log_sum_exp -∞.
   virtual void attention(const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout, Tensor out,
                          Tensor log_sum_exp) = 0;
-  /// Writes (not adds) all gradients.
+  /// Writes (not adds) all gradients. Weights are exp(logit + bias - log_sum_exp): of a part of the keys these are the weights
+  /// among all keys when `out` and `log_sum_exp` are those of all keys.
   virtual void attention_backward(const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout,
                                   const Tensor& out, const Tensor& log_sum_exp, const Tensor& dout,
                                   const AttentionGradients& gradients) = 0;
+  /// out and log_sum_exp, of attention over some keys, become those over these and the keys of `part`, whose log_sum_exp is
+  /// `part_log_sum_exp`: with l = ln(exp a + exp b), out = exp(a - l) · out + exp(b - l) · part.
+  virtual void merge_attention(const Tensor& part, const Tensor& part_log_sum_exp, Tensor out, Tensor log_sum_exp) = 0;
   /// The weights themselves, without dropout: [B, R, L]. For composed forms, inspection and `predict --attention`.
   virtual void attention_weights(const AttentionInputs& in, const AttentionPlan& plan, Tensor weights) = 0;
 

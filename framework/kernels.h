@@ -50,6 +50,7 @@ void attention(const AttentionInputs& in, const AttentionPlan& plan, const Dropo
                Tensor log_sum_exp);
 void attention_backward(const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout, const Tensor& out,
                         const Tensor& log_sum_exp, const Tensor& dout, const AttentionGradients& gradients);
+void merge_attention(const Tensor& part, const Tensor& part_log_sum_exp, Tensor out, Tensor log_sum_exp);
 void attention_weights(const AttentionInputs& in, const AttentionPlan& plan, Tensor weights);
 
 void cross_entropy(const Tensor& logits, const Tensor& labels, Tensor row_loss, Tensor predicted, Tensor log_sum_exp);

@@ -56,17 +56,19 @@ void require_attention_inputs(const char* kernel, const AttentionInputs& in, con
   const std::int64_t batch = in.q_near.dim(0), queries = in.q_near.dim(1), width = in.q_near.dim(2);
   require_type(kernel, {"k", in.k_near}, in.q_near.dtype());
   check(in.k_near.shape().rank() == 3, ExitCode::kData, "kernel {}: {} is not [B, L, D]", kernel, describe("k", in.k_near));
-  const std::int64_t length = in.k_near.dim(1);
-  require_rank3(kernel, q, {"k", in.k_near}, length, width);
+  const std::int64_t keys = in.k_near.dim(1), length = in.length > 0 ? in.length : keys;
+  check(in.first_key >= 0 && in.first_key + keys <= length, ExitCode::kData,
+        "kernel {}: {} from key {} on are no part of {} keys", kernel, describe("k", in.k_near), in.first_key, length);
+  require_rank3(kernel, q, {"k", in.k_near}, keys, width);
   if (plan.has_far()) {
     require_rank3(kernel, q, {"q_left", in.q_left}, queries, width);
-    require_rank3(kernel, q, {"k_left", in.k_left}, length, width);
+    require_rank3(kernel, q, {"k_left", in.k_left}, keys, width);
     require_rank3(kernel, q, {"q_right", in.q_right}, queries, width);
-    require_rank3(kernel, q, {"k_right", in.k_right}, length, width);
+    require_rank3(kernel, q, {"k_right", in.k_right}, keys, width);
   }
   if (with_values) {
     require_type(kernel, {"v", in.v}, in.q_near.dtype());
-    check(in.v.shape().rank() == 3 && in.v.dim(0) == batch && in.v.dim(1) == length, ExitCode::kData,
+    check(in.v.shape().rank() == 3 && in.v.dim(0) == batch && in.v.dim(1) == keys, ExitCode::kData,
           "kernel {}: {} does not fit {}", kernel, describe("v", in.v), describe("k", in.k_near));
   }
   if (in.key_mask.defined()) {
@@ -86,6 +88,12 @@ void require_rate(const char* kernel, const DropoutSpec& spec) {
         spec.rate);
 }
 
+// One f64 a query row.
+void require_log_sums(const char* kernel, const Operand& out, const Operand& log_sums) {
+  require_type(kernel, log_sums, DType::kF64);
+  if (log_sums.tensor.size() != out.tensor.rows()) mismatch(kernel, "rows differ", out, log_sums);
+}
+
 // A wanted gradient has its input's shape and type.
 void require_gradient(const char* kernel, const Operand& x, const Operand& dx) {
   if (!dx.tensor.defined()) return;
@@ -102,7 +110,7 @@ void attention(const AttentionInputs& in, const AttentionPlan& plan, const Dropo
   require_attention_inputs("attention", in, plan, true);
   require_rate("attention", dropout);
   require_rank3("attention", {"q", in.q_near}, {"out", out}, in.q_near.dim(1), in.v.dim(2));
-  require_row_values("attention", {"q", in.q_near}, {"log_sum_exp", log_sum_exp});
+  require_log_sums("attention", {"q", in.q_near}, {"log_sum_exp", log_sum_exp});
   backend().attention(in, plan, dropout, out, log_sum_exp);
 }
 
@@ -113,7 +121,7 @@ void attention_backward(const AttentionInputs& in, const AttentionPlan& plan, co
   require_attention_inputs(kernel, in, plan, true);
   require_rate(kernel, dropout);
   require_rank3(kernel, {"q", in.q_near}, {"out", out}, in.q_near.dim(1), in.v.dim(2));
-  require_row_values(kernel, {"q", in.q_near}, {"log_sum_exp", log_sum_exp});
+  require_log_sums(kernel, {"q", in.q_near}, {"log_sum_exp", log_sum_exp});
   require_same_matrix(kernel, {"out", out}, {"dout", dout});
   require_gradient(kernel, {"q", in.q_near}, {"dq", gradients.q_near});
   require_gradient(kernel, {"k", in.k_near}, {"dk", gradients.k_near});
@@ -125,8 +133,19 @@ void attention_backward(const AttentionInputs& in, const AttentionPlan& plan, co
   backend().attention_backward(in, plan, dropout, out, log_sum_exp, dout, gradients);
 }
 
+void merge_attention(const Tensor& part, const Tensor& part_log_sum_exp, Tensor out, Tensor log_sum_exp) {
+  const KernelTimer timer("merge_attention");
+  constexpr const char* kernel = "merge_attention";
+  require_real(kernel, {"part", part});
+  require_same_matrix(kernel, {"part", part}, {"out", out});
+  require_log_sums(kernel, {"part", part}, {"part_log_sum_exp", part_log_sum_exp});
+  require_log_sums(kernel, {"out", out}, {"log_sum_exp", log_sum_exp});
+  backend().merge_attention(part, part_log_sum_exp, out, log_sum_exp);
+}
+
 void attention_weights(const AttentionInputs& in, const AttentionPlan& plan, Tensor weights) {
   const KernelTimer timer("attention_weights");
+  check(in.length == 0, ExitCode::kData, "kernel attention_weights: a part of the keys does not tell the weights");
   require_attention_inputs("attention_weights", in, plan, false);
   require_rank3("attention_weights", {"q", in.q_near}, {"weights", weights}, in.q_near.dim(1), in.k_near.dim(1));
   backend().attention_weights(in, plan, weights);

@@ -1,10 +1,12 @@
 // Attention of the CPU backend: blocks of query rows, whole rows of logits at a time.
 //
 // For each block: logits by one product per region, softmax row by row, weights · v by another product. The backward pass
-// computes the weights again instead of keeping them. With A the weights, M the dropout factors and O the output,
+// computes the weights again, from log_sum_exp, instead of keeping them. With A the weights, M the dropout factors and O the
+// output,
 //   dA = M ⊙ (dO Vᵀ),  dS = A ⊙ (dA - rowsum(dO ⊙ O)),  dV += (A ⊙ M)ᵀ dO,  dQ = dS K,  dK += dSᵀ Q.
 // Keys whose weight float32 cannot notice are left out of the products with V and dO where few remain (sparse_rows.h).
 // Blocks run one after another and each product uses all threads, so sums over blocks have one order.
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -31,7 +33,8 @@ struct Skipping {
 // The block's weights, and the list of the keys that matter where they are few enough for it to pay: then true, and the matrix
 // holds no more than the listed weights. Counts both ways.
 template <class T>
-bool weigh(Attention& attention, const AttentionBlock& block, Skipping<T>& skipping, SparseBlock<T>& sparse, T* log_sum_exp) {
+bool weigh(Attention& attention, const AttentionBlock& block, Skipping<T>& skipping, SparseBlock<T>& sparse,
+           double* log_sum_exp) {
   const AttentionPlan& plan = attention.plan();
   const std::int64_t pairs = sparse.strips() * block.width;
   bool few = false;
@@ -188,6 +191,16 @@ void dense_backward(Backend& backend, Attention& attention, const AttentionBlock
   attention.spread<T>(block, ds, gradients, scratch);
 }
 
+// What attention gives where no row of a block sees a key.
+template <class T>
+void write_nothing(const Attention& attention, const AttentionBlock& block, Tensor out, double* log_sum_exp) {
+  attention.for_rows(block, [&](const AttentionRow& at, std::int64_t) {
+    const std::int64_t row = at.sequence * out.dim(1) + at.row;
+    std::fill_n(out.data<T>() + row * out.dim(2), out.dim(2), T(0));
+    log_sum_exp[row] = -std::numeric_limits<double>::infinity();
+  });
+}
+
 template <class T>
 void forward(Backend& backend, const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout, Tensor out,
              Tensor log_sum_exp) {
@@ -197,8 +210,12 @@ void forward(Backend& backend, const AttentionInputs& in, const AttentionPlan& p
   Tensor weights = attention.weights();
   for (const AttentionBlock& block : attention.geometry().blocks()) {
     const ProductTypeScope products(backend, value_products(backend, block));
+    if (block.width == 0) {
+      write_nothing<T>(attention, block, out, log_sum_exp.data<double>());
+      continue;
+    }
     SparseBlock<T> sparse(block);
-    if (weigh(attention, block, skipping, sparse, log_sum_exp.data<T>())) {
+    if (weigh(attention, block, skipping, sparse, log_sum_exp.data<double>())) {
       if (!values) values.emplace(in.v);
       sparse_forward(attention, block, dropout, *values, sparse, out);
       continue;
@@ -220,8 +237,9 @@ void forward(Backend& backend, const AttentionInputs& in, const AttentionPlan& p
 
 template <class T>
 void backward(Backend& backend, const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout,
-              const Tensor& out, const Tensor& dout, const AttentionGradients& gradients) {
+              const Tensor& out, const Tensor& log_sum_exp, const Tensor& dout, const AttentionGradients& gradients) {
   Attention attention(backend, in, plan);
+  attention.use_log_sums(log_sum_exp.data<double>());
   for (const Tensor* gradient : {&gradients.q_near, &gradients.k_near, &gradients.q_left, &gradients.k_left, &gradients.q_right,
                                  &gradients.k_right, &gradients.v}) {
     if (gradient->defined()) backend.fill(*gradient, 0);
@@ -231,6 +249,7 @@ void backward(Backend& backend, const AttentionInputs& in, const AttentionPlan& 
   Tensor ds = attention.buffer();
   Tensor scratch = plan.has_far() ? attention.buffer() : Tensor();
   for (const AttentionBlock& block : attention.geometry().blocks()) {
+    if (block.width == 0) continue;
     const ProductTypeScope products(backend, value_products(backend, block));
     SparseBlock<T> sparse(block);
     if (weigh<T>(attention, block, skipping, sparse, nullptr)) {
@@ -250,6 +269,7 @@ void fill_weights(Backend& backend, const AttentionInputs& in, const AttentionPl
   const std::int64_t queries = attention.geometry().queries(), keys = attention.geometry().keys();
   backend.fill(weights, 0);
   for (const AttentionBlock& block : attention.geometry().blocks()) {
+    if (block.width == 0) continue;
     attention.weigh<T>(block, nullptr, nullptr);
     const Tensor block_weights = attention.weights();
     const T* from = block_weights.data<T>();
@@ -279,12 +299,12 @@ void CpuBackend::attention(const AttentionInputs& in, const AttentionPlan& plan,
 }
 
 void CpuBackend::attention_backward(const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout,
-                                    const Tensor& out, const Tensor& /*log_sum_exp*/, const Tensor& dout,
+                                    const Tensor& out, const Tensor& log_sum_exp, const Tensor& dout,
                                     const AttentionGradients& gradients) {
   if (in.q_near.dtype() == DType::kF64) {
-    cpu::backward<double>(*this, in, plan, dropout, out, dout, gradients);
+    cpu::backward<double>(*this, in, plan, dropout, out, log_sum_exp, dout, gradients);
   } else {
-    cpu::backward<float>(*this, in, plan, dropout, out, dout, gradients);
+    cpu::backward<float>(*this, in, plan, dropout, out, log_sum_exp, dout, gradients);
   }
 }
 

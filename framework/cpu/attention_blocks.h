@@ -2,6 +2,9 @@
 //
 // A block covers `sequences` sequences and `rows` query rows of each. Its logits lie in a matrix of `width` columns: the
 // visible keys, packed from up to two ranges (sinks and window). Memory is O(rows · width), never O(L²).
+//
+// Where k and v are a part of the keys, positions count from the first of them: all that depends on distances needs to know
+// nothing of parts. A query before the part has a negative position.
 #pragma once
 
 #include <algorithm>
@@ -24,16 +27,16 @@ struct AttentionBlock {
   std::int64_t sequences = 0;
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
-  std::int64_t low = 0;  ///< smallest and largest query position in the block
+  std::int64_t low = 0;  ///< smallest and largest position of a query in the block that sees something
   std::int64_t high = 0;
   std::vector<KeyRange> keys;
-  std::int64_t width = 0;
+  std::int64_t width = 0;  ///< 0: nobody sees anything
 };
 
 /// What a query row sees.
 enum class RowKind : char {
-  kNothing,  ///< unused row, or a sequence without tokens: output 0
-  kUniform,  ///< tokens exist, none visible: all keys alike, as finite masks give
+  kNothing,  ///< unused row, a sequence without tokens, or none visible in this part of its keys: output 0
+  kUniform,  ///< tokens exist, none visible in the whole sequence: all keys alike, as finite masks give
   kTokens,
 };
 
@@ -43,14 +46,18 @@ class AttentionGeometry {
   AttentionGeometry(const AttentionInputs& in, const AttentionPlan& plan);
 
   const std::vector<AttentionBlock>& blocks() const { return blocks_; }
+  /// The plan for positions that count from the first key.
+  const AttentionPlan& plan() const { return plan_; }
   std::int64_t position(std::int64_t sequence, std::int64_t row) const {
-    return positions_ ? positions_[sequence * queries_ + row] : row;
+    return (positions_ ? positions_[sequence * queries_ + row] : row) - first_key_;
   }
+  /// What position 0 is in the whole sequence.
+  std::int64_t first_key() const { return first_key_; }
   RowKind kind(std::int64_t sequence, std::int64_t row) const {
     return kinds_.empty() ? RowKind::kTokens : kinds_[static_cast<std::size_t>(sequence * queries_ + row)];
   }
-  /// The key mask of a sequence, or null when all keys are tokens.
-  const std::int32_t* mask(std::int64_t sequence) const { return mask_ ? mask_ + sequence * keys_ : nullptr; }
+  /// The mask of a sequence's keys here, or null when all keys are tokens.
+  const std::int32_t* mask(std::int64_t sequence) const { return mask_ ? mask_ + sequence * length_ + first_key_ : nullptr; }
   std::int64_t batch() const { return batch_; }
   std::int64_t queries() const { return queries_; }
   std::int64_t keys() const { return keys_; }
@@ -59,10 +66,12 @@ class AttentionGeometry {
 
  private:
   void classify_rows(const AttentionPlan& plan);
-  void make_block(std::int64_t sequence, std::int64_t sequences, std::int64_t row, std::int64_t rows,
-                  const AttentionPlan& plan);
+  void make_block(std::int64_t sequence, std::int64_t sequences, std::int64_t row, std::int64_t rows);
+  std::vector<KeyRange> ranges_of(const AttentionBlock& block, bool all) const;
 
   std::int64_t batch_, queries_, keys_;
+  std::int64_t first_key_, length_;  // of whole sequences
+  AttentionPlan plan_;
   const std::int32_t* positions_;
   const std::int32_t* mask_;
   std::vector<RowKind> kinds_;

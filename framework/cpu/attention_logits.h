@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -90,7 +91,7 @@ inline std::pair<Tensor, Tensor> gradients_of(const AttentionGradients& g, Regio
 class Attention {
  public:
   Attention(Backend& backend, const AttentionInputs& in, const AttentionPlan& plan)
-      : backend_(backend), in_(in), plan_(plan), geometry_(in, plan) {
+      : backend_(backend), in_(in), geometry_(in, plan), plan_(geometry_.plan()) {
     regions_.push_back({Region::kNear, in.q_near, in.k_near});
     if (plan.has_far()) {
       regions_.push_back({Region::kLeft, in.q_left, in.k_left});
@@ -105,6 +106,8 @@ class Attention {
   const std::vector<RegionInput>& regions() const { return regions_; }
   Tensor buffer() const { return Tensor::empty({geometry_.largest()}, in_.q_near.dtype()); }
   Tensor weights() const { return weights_; }
+  /// Weights are from now on exp(logit - log_sum_exp) for these sums [B, R].
+  void use_log_sums(const double* log_sum_exp) { log_sums_ = log_sum_exp; }
 
   /// Row `n` of the block's matrix.
   AttentionRow row(const AttentionBlock& block, std::int64_t n) const {
@@ -123,7 +126,7 @@ class Attention {
   /// Fills weights() with the block's attention weights; ln Σ exp goes to log_sum_exp when it is given. With `pieces`, weights
   /// below their row's threshold may be missing, as Pieces says.
   template <class T>
-  void weigh(const AttentionBlock& block, Pieces<T>* pieces, T* log_sum_exp) {
+  void weigh(const AttentionBlock& block, Pieces<T>* pieces, double* log_sum_exp) {
     if (pieces) pieces->resize(block);
     // Logits decide by differences; at s = 128 a bf16 product is off by 1e-2. They cost a twelfth of the value products.
     const ProductTypeScope exact(backend_, DType::kF32);
@@ -134,7 +137,7 @@ class Attention {
   /// The same by strips of eight rows, a few strips together: for plans without far regions. Logits are still in the cache when
   /// their softmax reads them.
   template <class T>
-  void weigh_strips(const AttentionBlock& block, const PackedKeys<T>& keys, Pieces<T>& pieces, T* log_sum_exp) {
+  void weigh_strips(const AttentionBlock& block, const PackedKeys<T>& keys, Pieces<T>& pieces, double* log_sum_exp) {
     constexpr std::int64_t kGroupElements = 1 << 18;
     pieces.resize(block);
     const std::int64_t strips = (block.rows + kStripRows - 1) / kStripRows;
@@ -183,8 +186,8 @@ class Attention {
   template <class T>
   void drop(const AttentionBlock& block, const DropoutSpec& spec, const AttentionRow& at, T* row) const {
     for (const KeyRange& range : block.keys) {
-      dropout_row(spec, spec.first_sample + static_cast<std::uint64_t>(at.sequence), at.position, range.first, range.count,
-                  row + range.column);
+      dropout_row(spec, spec.first_sample + static_cast<std::uint64_t>(at.sequence), at.position + geometry_.first_key(),
+                  range.first + geometry_.first_key(), range.count, row + range.column);
     }
   }
 
@@ -211,29 +214,35 @@ class Attention {
  private:
   // Weights of one row from its logits.
   template <class T>
-  void weigh_row(const AttentionBlock& block, const AttentionRow& at, std::int64_t n, Pieces<T>* pieces, T* log_sum_exp) {
+  void weigh_row(const AttentionBlock& block, const AttentionRow& at, std::int64_t n, Pieces<T>* pieces, double* log_sum_exp) {
     T* const row = weights_.data<T>() + n * block.width;
-    T value = 0;
+    const std::int64_t place = at.sequence * geometry_.queries() + at.row;
+    const double* const log_sum = log_sums_ ? log_sums_ + place : nullptr;
+    double value = -std::numeric_limits<double>::infinity();
     T threshold = 0;
     if (at.kind == RowKind::kTokens) {
       if (plan_.has_distance_law()) scale_by_distance(block, plan_, at.position, true, row);
       mask_row(block, plan_, geometry_.mask(at.sequence), at.position, row);
-      value = pieces ? softmax_pieces(row, block.width, plan_.skip, pieces->maxima_of(n), pieces->active_of(n), threshold)
-                     : softmax_row(row, block.width);
+      value = pieces
+                  ? softmax_pieces(row, block.width, plan_.skip, log_sum, pieces->maxima_of(n), pieces->active_of(n), threshold)
+                  : softmax_row(row, block.width, log_sum);
     } else {
       const bool uniform = at.kind == RowKind::kUniform;
-      threshold = T(1) / static_cast<T>(block.width);
-      std::fill(row, row + block.width, uniform ? threshold : T(0));
+      if (uniform) {
+        value = std::log(static_cast<double>(block.width));
+        threshold = weight_factor(T(0), static_cast<T>(block.width), log_sum);
+      }
+      std::fill(row, row + block.width, threshold);
       if (pieces) std::fill_n(pieces->active_of(n), pieces->count, uniform);
     }
     if (pieces) pieces->thresholds[static_cast<std::size_t>(n)] = threshold;
-    if (log_sum_exp) log_sum_exp[at.sequence * geometry_.queries() + at.row] = value;
+    if (log_sum_exp) log_sum_exp[place] = value;
   }
 
   // Rows [first, end) of one of the block's sequences. A tile of keys meets all strips while it is at hand.
   template <class T>
   void weigh_group(const AttentionBlock& block, const PackedKeys<T>& keys, std::int64_t sequence, std::int64_t first,
-                   std::int64_t end, Pieces<T>& pieces, T* log_sum_exp) {
+                   std::int64_t end, Pieces<T>& pieces, double* log_sum_exp) {
     constexpr std::int64_t kTile = PackedKeys<T>::kTileKeys;
     const Tensor& q = in_.q_near;
     const std::int64_t in_call = block.first_sequence + sequence;
@@ -318,8 +327,9 @@ class Attention {
 
   Backend& backend_;
   const AttentionInputs& in_;
-  const AttentionPlan& plan_;
   AttentionGeometry geometry_;
+  const AttentionPlan& plan_;  // positions count from the first key
+  const double* log_sums_ = nullptr;
   std::vector<RegionInput> regions_;
   Tensor weights_;
   Tensor far_;

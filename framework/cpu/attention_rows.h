@@ -52,10 +52,21 @@ void scale_by_distance(const AttentionBlock& block, const AttentionPlan& plan, s
   }
 }
 
-/// Softmax in place; returns ln Σ exp. Sums run in sixteen interleaved lanes, so they do not depend on
-/// anything but the width.
+/// What exp(logit - largest) is multiplied by: 1 / sum, or what makes it exp(logit - log_sum) of a known log_sum.
 template <class T>
-T softmax_row(T* row, std::int64_t width) {
+T weight_factor(T largest, T sum, const double* log_sum) {
+  return log_sum ? static_cast<T>(std::exp(static_cast<double>(largest) - *log_sum)) : 1 / sum;
+}
+
+template <class T>
+double log_sum_of(T largest, T sum) {
+  return static_cast<double>(largest) + std::log(static_cast<double>(sum));
+}
+
+/// Softmax in place; returns ln Σ exp. With a known `log_sum` the weights are exp(logit - log_sum) instead. Sums run in sixteen
+/// interleaved lanes, so they do not depend on anything but the width.
+template <class T>
+double softmax_row(T* row, std::int64_t width, const double* log_sum) {
   T largest = row[0];
 #pragma omp simd reduction(max : largest)
   for (std::int64_t j = 0; j < width; ++j) largest = std::max(largest, row[j]);
@@ -65,10 +76,10 @@ T softmax_row(T* row, std::int64_t width) {
     row[j] = vexp(row[j] - largest);
     sum += row[j];
   }
-  const T inverse = 1 / sum;
+  const T factor = weight_factor(largest, sum, log_sum);
 #pragma omp simd
-  for (std::int64_t j = 0; j < width; ++j) row[j] *= inverse;
-  return largest + std::log(sum);
+  for (std::int64_t j = 0; j < width; ++j) row[j] *= factor;
+  return log_sum_of(largest, sum);
 }
 
 /// Columns whose largest logit decides together whether any of them is worth an exponential.
@@ -116,7 +127,8 @@ void sum_below(const T* piece, std::int64_t count, const T* thresholds, T* sums)
 /// to be read as zeros; the other half in weights below `threshold`, the largest one tried whose weights below it add up to no
 /// more. `maxima` is room for a number a piece.
 template <class T>
-T softmax_pieces(T* row, std::int64_t width, double skip, T* maxima, std::uint8_t* active, T& threshold) {
+double softmax_pieces(T* row, std::int64_t width, double skip, const double* log_sum, T* maxima, std::uint8_t* active,
+                      T& threshold) {
   const T largest = piece_maxima(row, width, maxima);
   const T least = static_cast<T>(skip / 2 / static_cast<double>(width)), cut = std::log(least);
   T tried[kThresholds], below[kThresholds] = {};
@@ -143,17 +155,17 @@ T softmax_pieces(T* row, std::int64_t width, double skip, T* maxima, std::uint8_
     sum += part;
     if (search) sum_below(piece, count, tried, below);
   }
-  const T inverse = 1 / sum;
+  const T factor = weight_factor(largest, sum, log_sum);
   for (std::int64_t begin = 0; begin < width; begin += kPiece) {
     if (!active[begin / kPiece]) continue;
     const std::int64_t count = std::min(kPiece, width - begin);
 #pragma omp simd
-    for (std::int64_t j = 0; j < count; ++j) row[begin + j] *= inverse;
+    for (std::int64_t j = 0; j < count; ++j) row[begin + j] *= factor;
   }
   int best = search ? 0 : kThresholds - 1;
   while (best < kThresholds - 1 && !(below[best] <= static_cast<T>(skip / 2))) ++best;
-  threshold = tried[best] * inverse;
-  return largest + std::log(sum);
+  threshold = tried[best] * factor;
+  return log_sum_of(largest, sum);
 }
 
 template <class T>

@@ -69,6 +69,7 @@ class CpuBackend final : public Backend {
                  Tensor log_sum_exp) override;
   void attention_backward(const AttentionInputs& in, const AttentionPlan& plan, const DropoutSpec& dropout, const Tensor& out,
                           const Tensor& log_sum_exp, const Tensor& dout, const AttentionGradients& gradients) override;
+  void merge_attention(const Tensor& part, const Tensor& part_log_sum_exp, Tensor out, Tensor log_sum_exp) override;
   void attention_weights(const AttentionInputs& in, const AttentionPlan& plan, Tensor weights) override;
 
   // loss.cpp

@@ -43,7 +43,7 @@ void attention(benchmark::State& state) {
   const AttentionInputs in = sequence(length, static_cast<double>(state.range(1)) / 10);
   AttentionPlan plan;
   if (state.range(2) == 0) plan.skip = 0;
-  Tensor out = Tensor::empty({1, length, 1536}, DType::kF32), log_sum_exp = Tensor::empty({1, length}, DType::kF32);
+  Tensor out = Tensor::empty({1, length, 1536}, DType::kF32), log_sum_exp = Tensor::empty({1, length}, DType::kF64);
   reset_attention_counters();
   for (auto _ : state) kernels::attention(in, plan, {}, out, log_sum_exp);
   state.counters["skipped"] = attention_counters().skipped_share();

@@ -88,7 +88,7 @@ Solution solve(const Problem& p, DType dtype, double skip) {
   plan.skip = skip;
   Solution s;
   s.out = Tensor::empty({p.batch, p.queries, p.value_width}, dtype);
-  Tensor log_sum_exp = Tensor::empty({p.batch, p.queries}, dtype);
+  Tensor log_sum_exp = Tensor::empty({p.batch, p.queries}, DType::kF64);
   reset_attention_counters();
   kernels::attention(in, plan, dropout, s.out, log_sum_exp);
   s.skipped = attention_counters().skipped_share();
@@ -189,7 +189,7 @@ TEST(SparseAttention, AKeyThatIsNotANumberIsNeverLeftOut) {
   // The first sequence's key 200 spoils every row of that sequence, however small its piece's other logits are.
   in.k_near.data<float>()[200 * problem.key_width] = NAN;
   Tensor out = Tensor::empty({problem.batch, problem.queries, problem.value_width}, DType::kF32);
-  Tensor log_sum_exp = Tensor::empty({problem.batch, problem.queries}, DType::kF32);
+  Tensor log_sum_exp = Tensor::empty({problem.batch, problem.queries}, DType::kF64);
   kernels::attention(in, problem.plan, {}, out, log_sum_exp);
   const std::int64_t half = out.size() / 2;
   for (std::int64_t i = 0; i < half; ++i) ASSERT_TRUE(std::isnan(out.at(i))) << i;

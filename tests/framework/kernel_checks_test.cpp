@@ -101,7 +101,7 @@ TEST(KernelChecks, Optimizers) {
 
 TEST(KernelChecks, Attention) {
   const Tensor q = Tensor::zeros({1, 2, 4}, DType::kF32), v = Tensor::zeros({1, 2, 6}, DType::kF32);
-  const Tensor lse = Tensor::zeros({1, 2}, DType::kF32);
+  const Tensor lse = Tensor::zeros({1, 2}, DType::kF64);
   AttentionInputs in;
   in.q_near = in.k_near = q;
   in.v = v;
@@ -119,6 +119,13 @@ TEST(KernelChecks, Attention) {
   in.rows = {};
   in.key_mask = indices({1});
   expect_refused([&] { kernels::attention(in, {}, {}, v, lse); }, {"attention", "key_mask"});
+  in.key_mask = {};
+  in.rows = indices({0, 2});
+  in.length = 4;
+  in.first_key = 3;
+  expect_refused([&] { kernels::attention(in, {}, {}, v, lse); }, {"attention", "from key 3 on are no part of 4 keys"});
+  in.first_key = 2;
+  expect_refused([&] { kernels::attention_weights(in, {}, Tensor::zeros({1, 2, 2}, DType::kF32)); }, {"a part of the keys"});
 }
 
 }  // namespace
