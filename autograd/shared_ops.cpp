@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autograd/attention_values.h"
+#include "autograd/ring_attention.h"
 #include "framework/attention_block_rows.h"
 #include "framework/kernels.h"
 
@@ -77,8 +78,10 @@ AttentionInputs gathered(const AttentionInputs& in, const SharedSequence& shared
   return all;
 }
 
-Variable shared_attention(const AttentionVariables& in, const AttentionPlan& plan, const DropoutSpec& spec,
-                          const SharedSequence& shared, std::int64_t whole_rows) {
+namespace {
+
+Variable gathered_attention(const AttentionVariables& in, const AttentionPlan& plan, const DropoutSpec& spec,
+                            const SharedSequence& shared, std::int64_t whole_rows) {
   const AttentionInputs own = values_of(in);
   const Tensor& q = own.q_near;
   Tensor out = Tensor::empty({q.dim(0), q.dim(1), own.v.dim(2)}, q.dtype());
@@ -103,6 +106,14 @@ Variable shared_attention(const AttentionVariables& in, const AttentionPlan& pla
                                              own_part(d.k_right, own.k_right),
                                              own_part(d.v, own.v)};
                 });
+}
+
+}  // namespace
+
+Variable shared_attention(const AttentionVariables& in, const AttentionPlan& plan, const DropoutSpec& spec,
+                          const SharedSequence& shared, const SharedQueries& queries) {
+  if (shared.group.sequence_exchange == SequenceExchange::kRing) return ring_attention(in, plan, spec, shared, queries);
+  return gathered_attention(in, plan, spec, shared, queries.bounds.back());
 }
 
 Variable move_rows(const Variable& x, const RowMoves& moves, const SharedSequence& shared) {

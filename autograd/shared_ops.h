@@ -22,6 +22,12 @@ struct SharedSequence {
   MessageLabel backward_label() const { return {MessageKind::kKeyGradients, step, layer}; }
 };
 
+/// Which query rows of each sequence the members ask for: member p for the rows [bounds[p], bounds[p + 1]) of all.
+struct SharedQueries {
+  std::vector<std::int64_t> bounds;
+  Tensor positions;  ///< i32 [B, bounds.back()]: of the members' rows, -1: none; undefined: row r is at r
+};
+
 /// Rows on their way from the members that have them to those that want them; each goes to one member at most.
 struct RowMoves {
   std::vector<std::int64_t> sent;      ///< by member: how many rows it gets from here
@@ -34,11 +40,13 @@ struct RowMoves {
 AttentionInputs gathered(const AttentionInputs& in, const SharedSequence& shared);
 
 /// attention() of this member's query rows over the keys and values of all members: q [B, R, D], k [B, n, D], v [B, n, E] of
-/// its own rows; key_mask [B, L] and rows [B, R] tell of whole sequences. The bits are those of the same blocks of rows on one
-/// rank. Keys and values of whole sequences exist only while this runs: backward gathers them again.
-/// `whole_rows`: query rows of a sequence over all members, which decides whether sequences are worked on one by one.
+/// its own rows; key_mask [B, L] and rows [B, R] tell of whole sequences. How the keys come here is the group's choice.
+///
+/// Gathered: the bits are those of the same blocks of rows on one rank. Keys and values of whole sequences exist only while
+/// this runs: backward gathers them again.
+/// In a ring: see autograd/ring_attention.h.
 Variable shared_attention(const AttentionVariables& in, const AttentionPlan& plan, const DropoutSpec& spec,
-                          const SharedSequence& shared, std::int64_t whole_rows);
+                          const SharedSequence& shared, const SharedQueries& queries);
 
 /// Rows [M, C] that this member wants, of x [·, C] of all members.
 Variable move_rows(const Variable& x, const RowMoves& moves, const SharedSequence& shared);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 
 #include "framework/error.h"
 #include "framework/kernels.h"
@@ -18,27 +17,6 @@ Tensor rows_of(const Tensor& x, std::int64_t b, std::int64_t begin, std::int64_t
 
 void copy(const Tensor& from, Tensor to) { std::memcpy(to.raw(), from.raw(), from.bytes()); }
 
-/// What is under way; wait() ends it.
-class Transfers {
- public:
-  explicit Transfers(const RankGroup& group, const MessageLabel& label) : group_(group), label_(label) {}
-
-  void send(int member, const Tensor& data) {
-    if (data.size() > 0) list_.push_back(group_.ranks->send(group_.first + member, label_, bytes_of(data)));
-  }
-  void receive(int member, const Tensor& data) {
-    if (data.size() > 0) list_.push_back(group_.ranks->receive(group_.first + member, label_, writable_bytes_of(data)));
-  }
-  void wait() {
-    for (const auto& transfer : list_) group_.ranks->wait(*transfer);
-  }
-
- private:
-  const RankGroup& group_;
-  MessageLabel label_;
-  std::vector<std::unique_ptr<Transfer>> list_;
-};
-
 /// Where each member's rows begin in a buffer of them.
 std::vector<std::int64_t> starts_of(const std::vector<std::int64_t>& counts) {
   std::vector<std::int64_t> starts{0};
@@ -48,16 +26,16 @@ std::vector<std::int64_t> starts_of(const std::vector<std::int64_t>& counts) {
 
 }  // namespace
 
-RankGroup RankGroup::of(Communicator& ranks, int count) {
+RankGroup RankGroup::of(Communicator& ranks, int count, SequenceExchange sequence_exchange) {
   check(count >= 1 && ranks.size() % count == 0, ExitCode::kUsage, "{} ranks cannot share each sequence: there are {} ranks",
         count, ranks.size());
-  return {&ranks, ranks.rank() / count * count, count};
+  return {&ranks, ranks.rank() / count * count, count, sequence_exchange};
 }
 
 void RankGroup::gather(const MessageLabel& label, const std::vector<std::int64_t>& bounds, const Tensor& mine,
                        Tensor all) const {
   const auto me = static_cast<std::size_t>(index());
-  Transfers transfers(*this, label);
+  RowTransfers transfers(*this, label);
   for (std::int64_t b = 0; b < all.dim(0); ++b) {
     const Tensor own = rows_of(mine, b, 0, bounds[me + 1] - bounds[me]);
     for (int p = 0; p < count; ++p) {
@@ -79,7 +57,7 @@ void RankGroup::scatter_sum(const MessageLabel& label, const std::vector<std::in
   const auto me = static_cast<std::size_t>(index());
   const std::int64_t batch = all.dim(0), own = bounds[me + 1] - bounds[me];
   std::vector<Tensor> parts;  // by member: its share of this member's rows
-  Transfers transfers(*this, label);
+  RowTransfers transfers(*this, label);
   for (int p = 0; p < count; ++p) {
     const auto at = static_cast<std::size_t>(p);
     parts.push_back(Tensor::empty({batch, own, all.dim(2)}, all.dtype()));
@@ -104,7 +82,7 @@ void RankGroup::exchange(const MessageLabel& label, const std::vector<std::int64
                          const std::vector<std::int64_t>& received, Tensor to) const {
   const std::int64_t columns = to.columns();
   const std::vector<std::int64_t> out = starts_of(sent), in = starts_of(received);
-  Transfers transfers(*this, label);
+  RowTransfers transfers(*this, label);
   for (int p = 0; p < count; ++p) {
     const auto at = static_cast<std::size_t>(p);
     const Tensor leaving = from.segment(out[at] * columns, {sent[at], columns});
@@ -117,6 +95,21 @@ void RankGroup::exchange(const MessageLabel& label, const std::vector<std::int64
     transfers.send(p, leaving);
   }
   transfers.wait();
+}
+
+void RowTransfers::send(int member, const Tensor& data) {
+  if (!data.defined() || data.size() == 0) return;
+  list_.emplace_back(data, group_.ranks->send(group_.first + member, label_, bytes_of(data)));
+}
+
+void RowTransfers::receive(int member, const Tensor& data) {
+  if (!data.defined() || data.size() == 0) return;
+  list_.emplace_back(data, group_.ranks->receive(group_.first + member, label_, writable_bytes_of(data)));
+}
+
+void RowTransfers::wait() {
+  for (const auto& [data, transfer] : list_) group_.ranks->wait(*transfer);
+  list_.clear();
 }
 
 }  // namespace gau

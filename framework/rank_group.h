@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "framework/communicator.h"
@@ -12,17 +14,24 @@
 
 namespace gau {
 
+/// How the members of a group come by each other's keys and values.
+enum class SequenceExchange {
+  kGather,  ///< all members' at once: the bits of one rank
+  kRing,    ///< one member's after another's: less memory, equal up to rounding
+};
+
 struct RankGroup {
   Communicator* ranks = nullptr;  ///< null: the group is this process alone
   int first = 0;                  ///< its members are the ranks first, …, first + count - 1
   int count = 1;
+  SequenceExchange sequence_exchange = SequenceExchange::kGather;
 
   bool shared() const { return count > 1; }
   /// This rank's place in the group.
   int index() const { return shared() ? ranks->rank() - first : 0; }
 
   /// The group of this rank when every `count` neighbours make one. `count` divides the number of ranks.
-  static RankGroup of(Communicator& ranks, int count);
+  static RankGroup of(Communicator& ranks, int count, SequenceExchange sequence_exchange = SequenceExchange::kGather);
 
   /// `mine` [B, n, C] holds this member's rows, maybe followed by others; `all` [B, L, C] gets those of all members.
   void gather(const MessageLabel& label, const std::vector<std::int64_t>& bounds, const Tensor& mine, Tensor all) const;
@@ -31,6 +40,22 @@ struct RankGroup {
   /// Member p gets the next sent[p] rows of `from` [·, C]; `to` gets the received[p] rows of each member p, one after another.
   void exchange(const MessageLabel& label, const std::vector<std::int64_t>& sent, const Tensor& from,
                 const std::vector<std::int64_t>& received, Tensor to) const;
+};
+
+/// Tensors on their way between members, kept until they have arrived. Undefined ones and those without elements are not sent.
+class RowTransfers {
+ public:
+  RowTransfers(const RankGroup& group, const MessageLabel& label) : group_(group), label_(label) {}
+
+  void send(int member, const Tensor& data);
+  void receive(int member, const Tensor& data);
+  /// Ends what has been started.
+  void wait();
+
+ private:
+  RankGroup group_;
+  MessageLabel label_;
+  std::vector<std::pair<Tensor, std::unique_ptr<Transfer>>> list_;
 };
 
 }  // namespace gau

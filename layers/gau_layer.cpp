@@ -144,7 +144,7 @@ Variable GauLayer::forward(const Context& context, const Variable& x, const Tens
 
 Variable GauLayer::attend(const Context& context, const ops::AttentionVariables& in, const AttentionPlan& plan,
                           const DropoutSpec& dropout, const QueryRows& rows) const {
-  if (rows.shared) return ops::shared_attention(in, plan, dropout, rows.shared->sequence(index_), rows.whole);
+  if (rows.shared) return ops::shared_attention(in, plan, dropout, rows.shared->sequence(index_), rows.queries);
   return context.composed ? composed::attention(in, plan, dropout) : ops::attention(in, plan, dropout);
 }
 

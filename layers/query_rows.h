@@ -22,7 +22,7 @@ struct QueryRows {
 
   // Where ranks share sequences (layers/shared_rows.h); all above is then of this rank's rows.
   const SharedRows* shared = nullptr;
-  std::int64_t whole = 0;          ///< R of all ranks together
+  ops::SharedQueries queries;      ///< of all ranks together
   ops::RowMoves moves;             ///< rows of the input -> rows of `flat`
   Tensor group;                    ///< i32 [B · R]: which row of `flat` is shown at (b, r), -1 none
   std::vector<std::int64_t> mine;  ///< which rows of the whole list those of `flat` are; fewer than M where these are padding

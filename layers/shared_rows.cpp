@@ -68,7 +68,7 @@ QueryRows SharedRows::all() const {
   rows.flat = rows.grouped = flat_;
   rows.positions = positions_;
   rows.shared = this;
-  rows.whole = length_;
+  rows.queries = {bounds_, {}};
   return rows;
 }
 
@@ -84,7 +84,7 @@ QueryRows SharedRows::wanted(const Tensor& flat) const {
 
   QueryRows rows;
   rows.shared = this;
-  rows.whole = width;
+  rows.queries = {bounds, whole.positions};
   rows.grouped = none({batch_ * mine_width});
   rows.positions = none({batch_, mine_width});
   rows.group = none({batch_ * mine_width});
