@@ -8,6 +8,7 @@
 
 #include "framework/error.h"
 #include "framework/kernels.h"
+#include "framework/weights_scope.h"
 
 namespace gau {
 
@@ -29,6 +30,8 @@ Optimizer::Optimizer(const OptimConfig& optim, FlatParameters& parameters, std::
 }
 
 void Optimizer::apply(double learning_rate, double gradient_scale, const Share& share) {
+  check(WeightsScope::of(parameters_.values()) == nullptr, ExitCode::kData,
+        "optimizer: parameters of an open WeightsScope must stay as they are; close it first");
   ++updates_;
   AdamStep step;
   step.learning_rate = learning_rate;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "framework/error.h"
 #include "framework/kernels.h"
 #include "framework/log.h"
+#include "framework/weights_scope.h"
 #include "layers/method.h"
 #include "layers/planner.h"
 #include "train/precision.h"
@@ -212,6 +214,9 @@ std::vector<Trainer::ShardReport> Trainer::accumulate(std::int64_t step) {
   context.step = static_cast<std::uint64_t>(step);
   context.group = group_;
   context.cosine_scale = cosine_scale(config_.model.attention, config_.optim.steps, step);
+  // A copy of a weight pays from the second pass on.
+  std::optional<WeightsScope> weights;
+  if (local_shards() * config_.optim.accumulate > 1) weights.emplace(model_.parameters().values());
   exchange_.begin(step);
   finished_.assign(model_.parameters().list().size(), 0);
   std::vector<ShardReport> reports;

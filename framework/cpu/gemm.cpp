@@ -14,6 +14,7 @@
 #include "framework/cpu/dispatch.h"
 #include "framework/parallel.h"
 #include "framework/product_log.h"
+#include "framework/weights_scope.h"
 
 namespace gau {
 namespace cpu {
@@ -51,8 +52,9 @@ Panels choose_panels(const GemmShape& shape) {
   return panels;
 }
 
-template <class Operand, class T>
-void gemm_panels(const GemmShape& shape, const Operand* a, const Operand* b, T* c) {
+// multiply(part, item, row) for every panel: the rows from `row` on of the matrices from `item` on.
+template <class Operand, class Multiply>
+void for_panels(const GemmShape& shape, const Multiply& multiply) {
   const Panels panels = choose_panels<Operand>(shape);
   const std::int64_t down = ceil_div(shape.m, panels.rows);
   const std::int64_t groups = ceil_div(shape.batch, panels.batch);
@@ -63,9 +65,16 @@ void gemm_panels(const GemmShape& shape, const Operand* a, const Operand* b, T* 
       GemmShape part = shape;
       part.batch = std::min(panels.batch, shape.batch - item);
       part.m = std::min(panels.rows, shape.m - row);
-      gemm(part, a + item * shape.batch_stride_a + row * (shape.transpose_a ? 1 : shape.row_stride_a),
-           b + item * shape.batch_stride_b, c + item * shape.batch_stride_c + row * shape.row_stride_c);
+      multiply(part, item, row);
     }
+  });
+}
+
+template <class Operand, class T>
+void gemm_panels(const GemmShape& shape, const Operand* a, const Operand* b, T* c) {
+  for_panels<Operand>(shape, [&](const GemmShape& part, std::int64_t item, std::int64_t row) {
+    gemm(part, a + item * shape.batch_stride_a + row * (shape.transpose_a ? 1 : shape.row_stride_a),
+         b + item * shape.batch_stride_b, c + item * shape.batch_stride_c + row * shape.row_stride_c);
   });
 }
 
@@ -146,7 +155,7 @@ void gemm_by_library(const GemmShape& shape, const Operand* a, const Operand* b,
 }
 
 // The matrices of a view, rounded to bf16 and packed one after another.
-Tensor packed_bf16(const MatrixView& view) {
+Tensor rounded_to_bf16(const MatrixView& view) {
   const std::int64_t rows = view.transposed ? view.cols : view.rows;
   const std::int64_t cols = view.transposed ? view.rows : view.cols;
   Tensor packed = Tensor::empty({view.batch, rows, cols}, DType::kBF16);
@@ -163,31 +172,63 @@ Tensor packed_bf16(const MatrixView& view) {
   return packed;
 }
 
-MatrixView packed_view(const MatrixView& view, const Tensor& packed) {
-  MatrixView result = view;
-  result.tensor = packed;
-  result.offset = 0;
-  result.row_stride = packed.dim(2);
-  result.batch_stride = packed.dim(1) * packed.dim(2);
-  return result;
+// What enters a product instead: a machine without bf16 products gets the same numbers from float ones.
+template <class Operand>
+Tensor rounded(const MatrixView& view) {
+  return rounded_to_bf16(view).to(DTypeOf<Operand>::value);
 }
 
-// The product with operands rounded to bf16. A machine without such products gets the same numbers from float ones.
-void gemm_bf16(const MatrixView& a, const MatrixView& b, const MatrixView& c, double alpha, bool accumulate) {
-  Tensor packed_a = packed_bf16(a), packed_b = packed_bf16(b), out = c.tensor;
-  if (!has_native_bf16()) {
-    packed_a = packed_a.to(DType::kF32);
-    packed_b = packed_b.to(DType::kF32);
+// The copy of b that products by it keep while weights stay as they are; null where b is none of them or oneDNN cannot.
+template <class Operand>
+std::shared_ptr<const PackedMatrix> kept_weights(const GemmShape& shape, const MatrixView& b, DType product_type) {
+  WeightsScope* const scope = shape.batch == 1 && !shape.transpose_a ? WeightsScope::of(b.tensor) : nullptr;
+  if (!scope) return nullptr;
+  const float* const first = b.tensor.data<float>() + b.offset;
+  std::shared_ptr<const void>& kept = scope->kept({first, b.rows, b.cols, b.row_stride, b.transposed, product_type});
+  if (!kept && product_type == DType::kF32) {
+    kept = pack_onednn(shape, first);
+  } else if (!kept) {
+    const Tensor copy = rounded<Operand>(b);
+    GemmShape dense = shape;
+    dense.row_stride_b = copy.dim(2);
+    kept = pack_onednn(dense, copy.data<Operand>());
   }
-  GemmShape shape = shape_of(packed_view(a, packed_a), packed_view(b, packed_b), c);
+  return std::static_pointer_cast<const PackedMatrix>(kept);
+}
+
+// False, and nothing done, unless b is among the weights that stay as they are and oneDNN takes panels of every height by it.
+template <class Operand>
+bool gemm_by_weights(const GemmShape& shape, const Operand* a, const MatrixView& b, DType product_type, float* c) {
+  const auto packed = kept_weights<Operand>(shape, b, product_type);
+  if (!packed) return false;
+  const std::int64_t rows = choose_panels<Operand>(shape).rows;
+  GemmShape part = shape;
+  for (const std::int64_t height : {rows, shape.m % rows}) {
+    part.m = height;
+    if (height > 0 && !multiplies(part, *packed, DTypeOf<Operand>::value)) return false;
+  }
+  for_panels<Operand>(shape, [&](const GemmShape& panel, std::int64_t, std::int64_t row) {
+    gemm_onednn(panel, a + row * shape.row_stride_a, *packed, c + row * shape.row_stride_c);
+  });
+  return true;
+}
+
+template <class Operand>
+void gemm_rounded(const MatrixView& a, const MatrixView& b, const MatrixView& c, double alpha, bool accumulate) {
+  const Tensor left = rounded<Operand>(a);
+  GemmShape shape = shape_of(a, b, c);
   shape.alpha = static_cast<float>(alpha);
   shape.accumulate = accumulate;
+  shape.row_stride_a = left.dim(2);
+  shape.batch_stride_a = a.batch == 1 ? 0 : left.dim(1) * left.dim(2);
   fold_batch(shape);
-  if (has_native_bf16()) {
-    gemm_panels(shape, packed_a.data<BFloat16>(), packed_b.data<BFloat16>(), out.data<float>() + c.offset);
-  } else {
-    gemm_panels(shape, packed_a.data<float>(), packed_b.data<float>(), out.data<float>() + c.offset);
-  }
+  Tensor out = c.tensor;
+  float* const to = out.data<float>() + c.offset;
+  if (gemm_by_weights(shape, left.data<Operand>(), b, DType::kBF16, to)) return;
+  const Tensor right = rounded<Operand>(b);
+  shape.row_stride_b = right.dim(2);
+  shape.batch_stride_b = b.batch == 1 ? 0 : right.dim(1) * right.dim(2);
+  gemm_panels(shape, left.data<Operand>(), right.data<Operand>(), to);
 }
 
 }  // namespace
@@ -213,12 +254,17 @@ void CpuBackend::gemm(const MatrixView& a, const MatrixView& b, const MatrixView
   shape.accumulate = accumulate;
   if (shape.batch == 0 || shape.m == 0 || shape.n == 0) return;
   if (product_type_ == DType::kBF16 && c.tensor.dtype() == DType::kF32 && shape.k > 0) {
-    return cpu::gemm_bf16(a, b, c, alpha, accumulate);
+    return cpu::has_native_bf16() ? cpu::gemm_rounded<BFloat16>(a, b, c, alpha, accumulate)
+                                  : cpu::gemm_rounded<float>(a, b, c, alpha, accumulate);
   }
   cpu::fold_batch(shape);
   cpu::dispatch(c.tensor.dtype(), "gemm", [&](auto zero) {
     using T = decltype(zero);
     Tensor out = c.tensor;
+    if constexpr (std::is_same_v<T, float>) {
+      if (shape.k > 0 && cpu::gemm_by_weights(shape, a.tensor.data<T>() + a.offset, b, DType::kF32, out.data<T>() + c.offset))
+        return;
+    }
     cpu::gemm_panels(shape, a.tensor.data<T>() + a.offset, b.tensor.data<T>() + b.offset, out.data<T>() + c.offset);
   });
 }

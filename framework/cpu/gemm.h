@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "framework/dtype.h"
 
@@ -42,6 +43,17 @@ bool has_native_bf16();
 /// The product in float32 by oneDNN; false when oneDNN has nothing but its reference loops for the shape.
 bool gemm_onednn(const GemmShape& shape, const float* a, const float* b, float* c);
 bool gemm_onednn(const GemmShape& shape, const BFloat16* a, const BFloat16* b, float* c);
+
+/// A copy of b in the layout that oneDNN reads fastest, for many products by the same b.
+struct PackedMatrix;
+/// Packs the b of `shape` (k, n, transpose_b and row_stride_b count); null where oneDNN has nothing but its reference loops.
+std::shared_ptr<const PackedMatrix> pack_onednn(const GemmShape& shape, const float* b);
+std::shared_ptr<const PackedMatrix> pack_onednn(const GemmShape& shape, const BFloat16* b);
+/// Whether oneDNN multiplies by the packed b (of type `type`) with more than its reference loops; without batches.
+bool multiplies(const GemmShape& shape, const PackedMatrix& b, DType type);
+/// The product with a packed b, as above.
+bool gemm_onednn(const GemmShape& shape, const float* a, const PackedMatrix& b, float* c);
+bool gemm_onednn(const GemmShape& shape, const BFloat16* a, const PackedMatrix& b, float* c);
 
 /// The product by our own blocked loops, for float and double.
 template <class T>

@@ -15,19 +15,28 @@
 
 #include "framework/cpu/gemm.h"
 #include "framework/error.h"
+#include "framework/tensor.h"
 #include "oneapi/dnnl/dnnl.hpp"
 
 namespace gau::cpu {
-namespace {
 
 using dnnl::memory;
+
+struct PackedMatrix {
+  memory::desc layout;
+  Tensor data;
+};
+
+namespace {
 
 // Shapes vary with lengths and numbers of masked tokens; beyond this many the cache starts over.
 constexpr std::size_t kCacheLimit = 4096;
 
+// A packed b has one layout for each k and n: nothing else of it is in the shape.
 struct ProductKey {
   GemmShape shape;
   bool bf16 = false;
+  bool packed = false;
   bool operator==(const ProductKey&) const = default;
 };
 
@@ -66,14 +75,19 @@ dnnl::primitive_attr attributes(const GemmShape& shape) {
   return attr;
 }
 
-// The primitive, or nothing when oneDNN has only its reference loops.
-std::shared_ptr<const Product> create(const ProductKey& key) {
+memory::data_type operand_type(bool bf16) { return bf16 ? memory::data_type::bf16 : memory::data_type::f32; }
+
+memory::desc describe_b(const ProductKey& key) {
   const GemmShape& shape = key.shape;
-  const memory::data_type type = key.bf16 ? memory::data_type::bf16 : memory::data_type::f32;
-  const memory::desc a =
-      describe(type, shape.batch, shape.m, shape.k, shape.transpose_a, shape.row_stride_a, shape.batch_stride_a);
-  const memory::desc b =
-      describe(type, shape.batch, shape.k, shape.n, shape.transpose_b, shape.row_stride_b, shape.batch_stride_b);
+  return describe(operand_type(key.bf16), shape.batch, shape.k, shape.n, shape.transpose_b, shape.row_stride_b,
+                  shape.batch_stride_b);
+}
+
+// The primitive for a layout of b, or nothing when oneDNN has only its reference loops.
+std::shared_ptr<const Product> create(const ProductKey& key, const memory::desc& b) {
+  const GemmShape& shape = key.shape;
+  const memory::desc a = describe(operand_type(key.bf16), shape.batch, shape.m, shape.k, shape.transpose_a, shape.row_stride_a,
+                                  shape.batch_stride_a);
   const memory::desc c =
       describe(memory::data_type::f32, shape.batch, shape.m, shape.n, false, shape.row_stride_c, shape.batch_stride_c);
   try {
@@ -83,7 +97,8 @@ std::shared_ptr<const Product> create(const ProductKey& key) {
     const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes(shape), engine());
 #endif
     if (std::string_view(description.impl_info_str()).starts_with("ref")) return nullptr;
-    return std::make_shared<const Product>(Product{dnnl::matmul(description), a, b, c, description.scratchpad_desc()});
+    return std::make_shared<const Product>(
+        Product{dnnl::matmul(description), a, description.weights_desc(), c, description.scratchpad_desc()});
   } catch (const dnnl::error& error) {
     if (error.status == dnnl_unimplemented) return nullptr;
     throw;
@@ -101,20 +116,21 @@ struct HashKey {
                                      shape.row_stride_c, shape.batch_stride_a, shape.batch_stride_b, shape.batch_stride_c}) {
       mix(value);
     }
-    mix((shape.transpose_a ? 1 : 0) + (shape.transpose_b ? 2 : 0) + (shape.accumulate ? 4 : 0) + (key.bf16 ? 8 : 0));
+    mix((shape.transpose_a ? 1 : 0) + (shape.transpose_b ? 2 : 0) + (shape.accumulate ? 4 : 0) + (key.bf16 ? 8 : 0) +
+        (key.packed ? 16 : 0));
     return hash;
   }
 };
 
 class Cache {
  public:
-  std::shared_ptr<const Product> find_or_create(const ProductKey& key) {
+  std::shared_ptr<const Product> find_or_create(const ProductKey& key, const memory::desc& b) {
     {
       const std::shared_lock lock(mutex_);
       const auto found = products_.find(key);
       if (found != products_.end()) return found->second;
     }
-    auto product = create(key);
+    auto product = create(key, b);
     const std::unique_lock lock(mutex_);
     if (products_.size() >= kCacheLimit) products_.clear();
     return products_.try_emplace(key, std::move(product)).first->second;
@@ -169,17 +185,60 @@ void make_single_threaded() {
   static_cast<void>(done);
 }
 
-bool run(const ProductKey& key, const void* a, const void* b, float* c) {
+[[noreturn]] void fail_on(const GemmShape& shape, const dnnl::error& error) {
+  fail(ExitCode::kIo, "oneDNN failed on a product {} x [{}, {}] x [{}, {}]: {}", shape.batch, shape.m, shape.k, shape.k,
+       shape.n, error.what());
+}
+
+bool run(const ProductKey& key, const memory::desc& layout, const void* a, const void* b, float* c) {
   make_single_threaded();
-  const GemmShape& shape = key.shape;
   try {
-    const std::shared_ptr<const Product> product = cache().find_or_create(key);
+    const std::shared_ptr<const Product> product = cache().find_or_create(key, layout);
     if (!product) return false;
     execute(*product, a, b, c);
     return true;
   } catch (const dnnl::error& error) {
-    fail(ExitCode::kIo, "oneDNN failed on a product {} x [{}, {}] x [{}, {}]: {}", shape.batch, shape.m, shape.k, shape.k,
-         shape.n, error.what());
+    fail_on(key.shape, error);
+  }
+}
+
+bool run(const ProductKey& key, const void* a, const void* b, float* c) { return run(key, describe_b(key), a, b, c); }
+
+ProductKey packed_key(const GemmShape& shape, bool bf16) {
+  ProductKey key{shape, bf16, true};
+  key.shape.transpose_b = false;
+  key.shape.row_stride_b = 0;
+  return key;
+}
+
+// The layout is the one that oneDNN chooses for this many rows, for products of any number of them: a row's bits are then the
+// same in all.
+constexpr std::int64_t kTypicalRows = 512;
+
+std::shared_ptr<const PackedMatrix> pack(const GemmShape& shape, bool bf16, const void* b) {
+  make_single_threaded();
+  GemmShape typical;
+  typical.m = kTypicalRows;
+  typical.n = typical.row_stride_c = shape.n;
+  typical.k = typical.row_stride_a = shape.k;
+  typical.transpose_b = shape.transpose_b;
+  typical.row_stride_b = shape.row_stride_b;
+  try {
+    const memory::desc open({shape.k, shape.n}, operand_type(bf16), memory::format_tag::any);
+    const std::shared_ptr<const Product> product = cache().find_or_create(packed_key(typical, bf16), open);
+    if (!product) return nullptr;
+    auto packed = std::make_shared<PackedMatrix>();
+    packed->layout = product->b;
+    const std::size_t bytes = product->b.get_size();
+    packed->data = Tensor::empty({static_cast<std::int64_t>((bytes + 3) / 4)}, DType::kF32);
+    memory from(describe_b({typical, bf16}), engine(), const_cast<void*>(b));
+    memory to(packed->layout, engine(), packed->data.raw());
+    dnnl::stream stream(engine());
+    dnnl::reorder(from, to).execute(stream, from, to);
+    stream.wait();
+    return packed;
+  } catch (const dnnl::error& error) {
+    fail_on(typical, error);
   }
 }
 
@@ -187,6 +246,25 @@ bool run(const ProductKey& key, const void* a, const void* b, float* c) {
 
 bool gemm_onednn(const GemmShape& shape, const float* a, const float* b, float* c) { return run({shape, false}, a, b, c); }
 bool gemm_onednn(const GemmShape& shape, const BFloat16* a, const BFloat16* b, float* c) { return run({shape, true}, a, b, c); }
+
+std::shared_ptr<const PackedMatrix> pack_onednn(const GemmShape& shape, const float* b) { return pack(shape, false, b); }
+std::shared_ptr<const PackedMatrix> pack_onednn(const GemmShape& shape, const BFloat16* b) { return pack(shape, true, b); }
+
+bool gemm_onednn(const GemmShape& shape, const float* a, const PackedMatrix& b, float* c) {
+  return run(packed_key(shape, false), b.layout, a, b.data.raw(), c);
+}
+bool gemm_onednn(const GemmShape& shape, const BFloat16* a, const PackedMatrix& b, float* c) {
+  return run(packed_key(shape, true), b.layout, a, b.data.raw(), c);
+}
+
+bool multiplies(const GemmShape& shape, const PackedMatrix& b, DType type) {
+  make_single_threaded();
+  try {
+    return cache().find_or_create(packed_key(shape, type == DType::kBF16), b.layout) != nullptr;
+  } catch (const dnnl::error& error) {
+    fail_on(shape, error);
+  }
+}
 
 bool has_native_bf16() {
   switch (dnnl::get_effective_cpu_isa()) {

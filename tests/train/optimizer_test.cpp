@@ -8,6 +8,7 @@
 
 #include "framework/error.h"
 #include "framework/parallel.h"
+#include "framework/weights_scope.h"
 
 namespace gau {
 namespace {
@@ -161,6 +162,22 @@ TEST(Optimizer, NormAndClipping) {
   EXPECT_DOUBLE_EQ(clip_factor(4, 1), 1 / (4 + 1e-6));
   EXPECT_DOUBLE_EQ(clip_factor(0.5, 1), 1);
   EXPECT_DOUBLE_EQ(clip_factor(1e9, 0), 1);
+}
+
+// Products may keep copies of the parameters while a scope is open; an update would leave these behind.
+TEST(Optimizer, LeavesParametersOfAnOpenScopeAlone) {
+  FlatParameters parameters = make_parameters(DType::kF32);
+  fill<float>(parameters, 0);
+  Optimizer optimizer(make_config(OptimizerKind::kAdamW), parameters);
+  const Tensor before = parameters.values().clone();
+  {
+    const WeightsScope scope(parameters.values());
+    EXPECT_THROW(optimizer.apply(0.1, 1), Error);
+  }
+  for (std::int64_t i = 0; i < parameters.size(); ++i) ASSERT_EQ(parameters.values().at(i), before.at(i));
+  EXPECT_EQ(optimizer.updates(), 0);
+  optimizer.apply(0.1, 1);
+  EXPECT_NE(parameters.values().at(0), before.at(0));
 }
 
 }  // namespace
