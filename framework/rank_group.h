@@ -4,6 +4,7 @@
 // sums of scatter_sum, which run in the order of members: where a row lies never changes its bits.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -19,6 +20,8 @@ enum class SequenceExchange {
   kGather,  ///< all members' at once: the bits of one rank
   kRing,    ///< one member's after another's: less memory, equal up to rounding
 };
+/// Their names, in order.
+inline constexpr std::array kSequenceExchangeNames{"gather", "ring"};
 
 struct RankGroup {
   Communicator* ranks = nullptr;  ///< null: the group is this process alone

@@ -152,8 +152,10 @@ AttentionInputs GauLayer::attention_inputs(const Variable& x, const Tensor& key_
                                            const QueryRows& rows) const {
   NoGrad no_grad;
   const ops::AttentionVariables a = project({}, x, key_mask, plan, rows).attention;
-  const AttentionInputs in = ops::values_of(a);
-  return rows.shared ? ops::gathered(in, rows.shared->sequence(index_)) : in;
+  AttentionInputs in = ops::values_of(a);
+  if (!rows.shared) return in;
+  in.v = {};
+  return ops::gathered(in, rows.shared->sequence(index_));
 }
 
 }  // namespace gau

@@ -29,7 +29,8 @@ class GauLayer {
   /// the rows of this rank alone.
   Variable forward(const Context& context, const Variable& x, const Tensor& key_mask, const AttentionPlan& plan,
                    const QueryRows& rows) const;
-  /// What attention works on in forward(), at the given rows; records no gradients.
+  /// What attention works on in forward(), at the given rows, with the keys of whole sequences; where ranks share these,
+  /// without values, which would cost each rank the memory of all. Records no gradients.
   AttentionInputs attention_inputs(const Variable& x, const Tensor& key_mask, const AttentionPlan& plan,
                                    const QueryRows& rows) const;
 

@@ -61,7 +61,8 @@ class Model {
   MaskedLoss masked_loss(const Context& context, const ModelInputs& inputs, const Tensor& labels, Planner& planner) const;
   /// Calls visit(layer, inputs, plan) with what each layer's attention works on at inputs.rows (undefined: all rows), without
   /// dropout. A layer is run after the visit to it, by a plan that the planner is asked for then. Returns what hidden() does.
-  /// Each rank of a group sees other ones of the rows: whole blocks of kAttentionBlockRows of them, or rows at -1.
+  /// Each rank of a group sees other ones of the rows: whole blocks of kAttentionBlockRows of them, or rows at -1; all keys,
+  /// and no values.
   using AttentionVisitor = std::function<void(std::int64_t, const AttentionInputs&, const AttentionPlan&)>;
   Variable visit_attention(const ModelInputs& inputs, Planner& planner, const AttentionVisitor& visit,
                            const RankGroup& group = {}) const;

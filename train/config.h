@@ -16,6 +16,7 @@
 #include "data/loader.h"
 #include "framework/dtype.h"
 #include "framework/error.h"
+#include "framework/rank_group.h"
 #include "layers/model_config.h"
 
 namespace gau {
@@ -73,8 +74,9 @@ struct TrainConfig {
   DType wire = DType::kF32;       ///< of gradients between ranks: f32 is the gradients' own type, bf16 halves the traffic
   double timeout = 300;           ///< seconds that a rank waits for another one; 0: for ever
   bool zero = false;
-  std::int64_t sequence_parallel = 1;  ///< neighbouring ranks that share each sequence
-  std::string skip = "exact";          ///< keys that attention leaves out: see train/skip_option.h
+  std::int64_t sequence_parallel = 1;                              ///< neighbouring ranks that share each sequence
+  SequenceExchange sequence_exchange = SequenceExchange::kGather;  ///< how these come by each other's keys
+  std::string skip = "exact";                                      ///< keys that attention leaves out: see train/skip_option.h
 };
 
 struct EvalConfig {

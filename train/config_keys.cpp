@@ -119,6 +119,8 @@ std::vector<ConfigKey> make_keys() {
       {"train", "timeout", GAU_FIELD(train.timeout), {0, 1e6}, false, "seconds that a rank waits for another; 0: for ever"},
       {"train", "zero", GAU_FIELD(train.zero), kAny, false, "each rank holds its part of the optimizer state"},
       {"train", "sequence_parallel", GAU_FIELD(train.sequence_parallel), {1, 1024}, false, "ranks that share each sequence"},
+      {"train", "sequence_exchange", GAU_FIELD(train.sequence_exchange), kAny, false,
+       "keys of shared sequences: gather (the bits of one rank) or ring (less memory)"},
       {"train", "skip", GAU_FIELD(train.skip), kAny, true,
        "keys that attention leaves out: off, exact (what sums cannot notice) or a tolerance"},
 

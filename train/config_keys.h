@@ -13,9 +13,9 @@
 namespace gau {
 
 /// Where a key's value lives in a Config; its type chooses the parser.
-using ConfigField =
-    std::variant<bool*, std::int64_t*, double*, std::string*, std::array<double, 2>*, std::vector<std::int64_t>*,
-                 SchedulePoints*, AttentionKind*, InitGamma*, DType*, LabelMode*, OptimizerKind*, ScheduleKind*, ReduceOrder*>;
+using ConfigField = std::variant<bool*, std::int64_t*, double*, std::string*, std::array<double, 2>*,
+                                 std::vector<std::int64_t>*, SchedulePoints*, AttentionKind*, InitGamma*, DType*, LabelMode*,
+                                 OptimizerKind*, ScheduleKind*, ReduceOrder*, SequenceExchange*>;
 
 /// The interval a number, or each element of a list of numbers, must lie in.
 struct ConfigRange {

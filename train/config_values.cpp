@@ -178,6 +178,7 @@ void parse_value(const std::string& text, LabelMode& value) { parse_name(text, k
 void parse_value(const std::string& text, OptimizerKind& value) { parse_name(text, kOptimizerNames, value); }
 void parse_value(const std::string& text, ScheduleKind& value) { parse_name(text, kScheduleNames, value); }
 void parse_value(const std::string& text, ReduceOrder& value) { parse_name(text, kReduceNames, value); }
+void parse_value(const std::string& text, SequenceExchange& value) { parse_name(text, kSequenceExchangeNames, value); }
 
 std::string print_value(bool value) { return value ? "true" : "false"; }
 std::string print_value(std::int64_t value) { return fmt::format("{}", value); }
@@ -200,5 +201,6 @@ std::string print_value(LabelMode value) { return name_in(value, kMaskingNames);
 std::string print_value(OptimizerKind value) { return name_in(value, kOptimizerNames); }
 std::string print_value(ScheduleKind value) { return name_in(value, kScheduleNames); }
 std::string print_value(ReduceOrder value) { return name_in(value, kReduceNames); }
+std::string print_value(SequenceExchange value) { return name_in(value, kSequenceExchangeNames); }
 
 }  // namespace gau

@@ -33,6 +33,7 @@ void parse_value(const std::string& text, LabelMode& value);
 void parse_value(const std::string& text, OptimizerKind& value);
 void parse_value(const std::string& text, ScheduleKind& value);
 void parse_value(const std::string& text, ReduceOrder& value);
+void parse_value(const std::string& text, SequenceExchange& value);
 
 /// Text that parse_value takes back to the same bits.
 std::string print_value(bool value);
@@ -49,5 +50,6 @@ std::string print_value(LabelMode value);
 std::string print_value(OptimizerKind value);
 std::string print_value(ScheduleKind value);
 std::string print_value(ReduceOrder value);
+std::string print_value(SequenceExchange value);
 
 }  // namespace gau

@@ -76,7 +76,9 @@ std::vector<std::size_t> targets_of(const ScoringTask& task, int rank) {
   return targets;
 }
 
-RankGroup group_of(const ScoringTask& task) { return task.shared ? RankGroup::of(task.ranks, task.ranks.size()) : RankGroup{}; }
+RankGroup group_of(const ScoringTask& task) {
+  return task.shared ? RankGroup::of(task.ranks, task.ranks.size(), task.exchange) : RankGroup{};
+}
 
 }  // namespace
 

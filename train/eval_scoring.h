@@ -27,6 +27,7 @@ struct ScoringTask {
   std::int64_t batch_tokens = 0;
   Communicator& ranks = one_rank();  ///< batches go to them in turn,
   bool shared = false;               ///< or they share the sequences of each batch
+  SequenceExchange exchange = SequenceExchange::kGather;
 };
 
 /// By target number.

@@ -209,7 +209,7 @@ class Evaluator {
       const auto windows = static_cast<std::int64_t>(job.windows.size());
       const std::int64_t batch = std::min(windows, windows_per_batch(options_.batch_tokens, job.length));
       const std::int64_t bytes = forecast_bytes(config_, model_.dtype(), batch, job.length, batch * most_scored(job.windows),
-                                                is_shared(job) ? ranks_.size() : 1);
+                                                is_shared(job) ? ranks_.size() : 1, options_.sequence_exchange);
       if (bytes <= most) continue;
       most = bytes;
       at = job.length;
@@ -226,8 +226,16 @@ class Evaluator {
     const auto begin = std::chrono::steady_clock::now();
     Planner planner(config_, *job.method, model_.dtype());
     if (options_.skip) planner.set_skip(*options_.skip);
-    const ScoringTask task{model_, corpus_,       *job.targets, job.windows, job.length, mask_mode(), options_.batch_tokens,
-                           ranks_, is_shared(job)};
+    const ScoringTask task{model_,
+                           corpus_,
+                           *job.targets,
+                           job.windows,
+                           job.length,
+                           mask_mode(),
+                           options_.batch_tokens,
+                           ranks_,
+                           is_shared(job),
+                           options_.sequence_exchange};
     const double per_window = window_operations(config_, job.length);
     const std::string name = fmt::format("{} {}", job.name, job.length);
     const auto done = [&](std::int64_t windows) { clock.advance(static_cast<double>(windows) * per_window, name); };
@@ -289,6 +297,12 @@ SequenceParallel parse_sequence_parallel(const std::string& name) {
   if (name == "on") return SequenceParallel::kOn;
   check(name == "off", ExitCode::kUsage, "--sequence-parallel {}: say auto, on or off", name);
   return SequenceParallel::kOff;
+}
+
+SequenceExchange parse_sequence_exchange(const std::string& name) {
+  if (name == "gather") return SequenceExchange::kGather;
+  check(name == "ring", ExitCode::kUsage, "--sequence-exchange {}: say gather or ring", name);
+  return SequenceExchange::kRing;
 }
 
 Protocol parse_protocol(const std::string& name) {

@@ -25,6 +25,8 @@ enum class SequenceParallel {
 };
 /// "auto", "on", "off"; throws Error(kUsage) for others.
 SequenceParallel parse_sequence_parallel(const std::string& name);
+/// "gather", "ring"; throws Error(kUsage) for others.
+SequenceExchange parse_sequence_exchange(const std::string& name);
 
 enum class Protocol { kFixedTarget, kPaper, kLabels };
 /// "fixed-target", "paper", "labels"; throws Error(kUsage) for others.
@@ -54,8 +56,10 @@ struct EvalOptions {
   std::int64_t batch_tokens = 8192;  ///< tokens of a forward pass (at least one window)
   std::optional<double> skip;        ///< AttentionPlan::skip; nothing: the default of the type
   bool crop = true;                  ///< fixed-target: also the L_train windows
-  /// Changes no figure. The recall task, which looks at attention, always goes by batches.
+  /// Changes no figure where keys are gathered. The recall task, which looks at attention, always goes by batches.
   SequenceParallel sequence_parallel = SequenceParallel::kAuto;
+  /// How ranks that share sequences come by each other's keys. In a ring figures are those of one rank up to rounding.
+  SequenceExchange sequence_exchange = SequenceExchange::kGather;
 };
 
 /// fixed-target and paper: L_train, then doubled while at least half of the documents that hold L_train tokens are long enough,
@@ -64,12 +68,13 @@ std::vector<std::int64_t> default_lengths(const EvalCorpus& corpus, Protocol pro
 
 /// Throws Error(kUsage) for lengths below 2, a stride below L_train, an L_train that nobody knows, and methods that the model
 /// cannot take; Error(kData) when no document is long enough or there is no [MASK]; Error(kIo) when memory will not do. All
-/// `ranks` call with the same arguments and get the same evaluation, that of one rank but for its seconds.
+/// `ranks` call with the same arguments and get the same evaluation, that of one rank but for its seconds (and rounding, where
+/// keys travel in a ring).
 Evaluation evaluate(const Model& model, const EvalCorpus& corpus, const EvalOptions& options, Communicator& ranks = one_rank());
 
 /// Bytes that a forward pass over `batch` windows of `length` tokens with `rows` rows of logits needs at most, parameters
-/// included; of each rank, where `ranks` share the windows.
+/// included; of each rank, where `ranks` share the windows by `exchange`.
 std::int64_t forecast_bytes(const ModelConfig& config, DType dtype, std::int64_t batch, std::int64_t length, std::int64_t rows,
-                            int ranks = 1);
+                            int ranks = 1, SequenceExchange exchange = SequenceExchange::kGather);
 
 }  // namespace gau

@@ -35,5 +35,25 @@ TEST_P(RingSequences, AreThoseOfOneRank) {
 INSTANTIATE_TEST_SUITE_P(method, RingSequences, testing::ValuesIn(test::shared_cases()),
                          [](const auto& tested) { return tested.param.name; });
 
+TEST(Ring, OtherLengthsAndBatches) {
+  const SharedCase rope{"rope", "rope+infoscale"};
+  for (const auto& [batch, length] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 5}, {3, 20}, {2, 128}, {1, 129}, {1, 1100}, {2, 1000}}) {
+    expect_close(rope, DType::kF32, 4, batch, length);
+    expect_close(rope, DType::kF64, 3, batch, length);
+  }
+}
+
+TEST(Ring, SameBitsInEveryRun) {
+  const SharedCase window{"window", "window:w=40"};
+  const Outcome first = run(window, DType::kF32, 3, 2, 500, SequenceExchange::kRing);
+  const Outcome second = run(window, DType::kF32, 3, 2, 500, SequenceExchange::kRing);
+  EXPECT_EQ(second.sum, first.sum);
+  EXPECT_TRUE(std::equal(first.row_loss.span<double>().begin(), first.row_loss.span<double>().end(),
+                         second.row_loss.span<double>().begin()));
+  // Gradients are added here in the order in which the threads come.
+  EXPECT_LE(difference(second.gradients, first.gradients), 1e-14);
+}
+
 }  // namespace
 }  // namespace gau

@@ -121,6 +121,13 @@ TEST_F(RanksSlow, SharedSequencesEvaluateAsOne) {
     ASSERT_EQ(many.code, 0) << many.err;
     EXPECT_EQ(report(name), report("one")) << ranks << " ranks";
   }
+  const JobResult ring = run(3, arguments + "'" + output("ring") + "' --json --sequence-parallel on --sequence-exchange ring");
+  ASSERT_EQ(ring.code, 0) << ring.err;
+  const auto loss = [](const nlohmann::json& evaluations, std::size_t row) {
+    return evaluations["evaluations"][0]["results"][row]["loss"].get<double>();
+  };
+  const nlohmann::json alone = nlohmann::json::parse(read_text(output("one") + "/eval.json"));
+  for (std::size_t row = 0; row < 4; ++row) EXPECT_NEAR(loss(ring.json(), row), loss(alone, row), 2e-6 * loss(alone, row));
 }
 
 TEST_F(RanksSlow, SharedSequencesTrainAsOne) {
@@ -135,6 +142,9 @@ TEST_F(RanksSlow, SharedSequencesTrainAsOne) {
     if (ranks == 2) digest = shared.json()["digest"];
     EXPECT_EQ(shared.json()["digest"], digest) << "one group and two";
   }
+  const JobResult ring = train(2, "ring", steps + "--set train.sequence_parallel=2 --set train.sequence_exchange=ring");
+  ASSERT_EQ(ring.code, 0) << ring.err;
+  EXPECT_NEAR(ring.json()["loss"].get<double>(), one.json()["loss"].get<double>(), 1e-5);
   const JobResult odd = train(2, "odd", steps + "--set train.sequence_parallel=3");
   EXPECT_EQ(odd.code, 64);
   EXPECT_THAT(odd.err, testing::HasSubstr("sequence_parallel = 3"));

@@ -175,14 +175,15 @@ TEST(Config, AContradictionIsTheFaultOfWhoMadeIt) {
   EXPECT_EQ(file_error("[model]\nkey_size = 63\n").code(), ExitCode::kData);
   EXPECT_EQ(file_error("[train]\nshards = 6\n").code(), ExitCode::kData);
   EXPECT_EQ(file_error("[train]\ndtype = \"i32\"\n").code(), ExitCode::kData);
-  for (const char* key :
-       {"sequence_parallel = 0", "wire = \"f64\"", "wire = \"bf16\"\ndtype = \"f64\"", "skip = \"some\"", "skip = \"1.5\""}) {
+  for (const char* key : {"sequence_parallel = 0", "sequence_exchange = \"all\"", "wire = \"f64\"",
+                          "wire = \"bf16\"\ndtype = \"f64\"", "skip = \"some\"", "skip = \"1.5\""}) {
     EXPECT_EQ(file_error(std::string("[train]\n") + key + "\n").code(), ExitCode::kData) << key;
   }
 }
 
 TEST(Config, SequencesAreSharedByANumberOfRanks) {
   EXPECT_EQ(parse_config("[train]\nsequence_parallel = 4\n", "c").train.sequence_parallel, 4);
+  EXPECT_EQ(parse_config("[train]\nsequence_exchange = \"ring\"\n", "c").train.sequence_exchange, SequenceExchange::kRing);
   EXPECT_EQ(parse_config("[train]\nsequence_parallel = false\n", "c").train.sequence_parallel, 1) << "an earlier run's file";
   EXPECT_EQ(file_error("[train]\nsequence_parallel = true\n").code(), ExitCode::kData);
 }

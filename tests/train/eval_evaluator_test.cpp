@@ -345,11 +345,34 @@ TEST(Evaluate, SharedSequencesChangeNoFigure) {
   }
 }
 
+TEST(Evaluate, SharedSequencesInARingAreEqualUpToRounding) {
+  const Model model = tiny_model();
+  const EvalCorpus corpus = random_corpus(2, 700, 40);
+  EvalOptions options = options_of({300, 700});
+  options.stride = 100;
+  options.methods = parse_methods("rope+infoscale,window:w=24,rerope:w=16", tiny_config());
+  const Evaluation one = evaluate(model, corpus, options);
+  options.sequence_parallel = SequenceParallel::kOn;
+  options.sequence_exchange = SequenceExchange::kRing;
+  for (const int ranks : {2, 3}) {
+    run_as_threads(ranks, [&](Communicator& communicator) {
+      const Evaluation many = evaluate(model, corpus, options, communicator);
+      ASSERT_EQ(many.rows.size(), one.rows.size());
+      for (std::size_t i = 0; i < one.rows.size(); ++i) {
+        SCOPED_TRACE(one.rows[i].method + " " + std::to_string(one.rows[i].length));
+        EXPECT_NEAR(many.rows[i].loss.value, one.rows[i].loss.value, 2e-6 * one.rows[i].loss.value);
+        EXPECT_NEAR(many.rows[i].entropy, one.rows[i].entropy, 2e-6 * one.rows[i].entropy);
+      }
+    });
+  }
+}
+
 TEST(Evaluate, SharedSequencesNeedLessMemoryEach) {
   const ModelConfig config = tiny_config();
   const std::int64_t kept = forecast_bytes(config, DType::kF32, 1, 65536, 64);
   const std::int64_t shared = forecast_bytes(config, DType::kF32, 1, 65536, 64, 4);
   EXPECT_LT(shared, kept);
+  EXPECT_LT(forecast_bytes(config, DType::kF32, 1, 65536, 64, 4, SequenceExchange::kRing), shared);
   EXPECT_EQ(forecast_bytes(config, DType::kF32, 1, 65536, 64, 1), kept);
 }
 

@@ -249,5 +249,26 @@ TEST_F(Ranks, SharedSequencesTrainAsOneRank) {
   EXPECT_THROW(shared(4, 3, 0), Error);
 }
 
+// The same with keys that travel in a ring: equal up to rounding from the first loss on, and the same bits in every run.
+TEST_F(Ranks, SharedSequencesInARingTrainAsOneRank) {
+  const Settings settings{"data.length=300", "data.batch=4", "optim.accumulate=2", "train.bucket=3001"};
+  const Outcome one = train(1, 1, settings), later = train(1, 6, settings);
+  const auto shared = [&](int ranks, int sharing, int steps) {
+    Settings all = settings;
+    all.push_back("train.sequence_parallel=" + std::to_string(sharing));
+    all.push_back("train.sequence_exchange=ring");
+    return train(ranks, steps, all);
+  };
+  for (const int sharing : {2, 3, 4}) {
+    const Outcome many = shared(sharing, sharing, 1);
+    EXPECT_NEAR(many.report.sums.loss, one.report.sums.loss, 2e-6 * one.report.sums.loss) << sharing << " ranks";
+    EXPECT_LE(relative_difference(many.gradients, one.gradients), 2e-6);
+    EXPECT_LE(relative_difference(shared(sharing, sharing, 6).values, later.values), 1e-4);
+  }
+  const Outcome two = shared(2, 2, 3);
+  EXPECT_EQ(shared(2, 2, 3).bits(), two.bits());
+  EXPECT_EQ(shared(4, 2, 3).bits(), two.bits());
+}
+
 }  // namespace
 }  // namespace gau

@@ -36,6 +36,7 @@ struct Options {
   std::string dtype = "f32";
   std::string skip = "exact";
   std::string sequence_parallel = "auto";
+  std::string sequence_exchange = "gather";
   std::string out;
   std::int64_t targets = 0;
   std::int64_t stride = 0;
@@ -119,6 +120,7 @@ EvalOptions eval_options(const Options& options, Protocol protocol) {
   check(skip.known, ExitCode::kUsage, "--skip {}: say off, exact, or a tolerance between 0 and 1", options.skip);
   out.skip = skip.skip;
   out.sequence_parallel = parse_sequence_parallel(options.sequence_parallel);
+  out.sequence_exchange = parse_sequence_exchange(options.sequence_exchange);
   return out;
 }
 
@@ -193,6 +195,11 @@ void add_eval(CLI::App& app, Action& action) {
           "--sequence-parallel", options->sequence_parallel,
           "Ranks share each sequence: auto (where there are fewer batches than ranks), on or off; no figure depends on it")
       ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str();
+  command
+      ->add_option("--sequence-exchange", options->sequence_exchange,
+                   "Keys of shared sequences: gather, or ring (less memory; figures are equal up to rounding, 2e-6)")
+      ->check(CLI::IsMember(kSequenceExchangeNames))
       ->capture_default_str();
   command->add_option("--dtype", options->dtype, "f32, bf16 or f64")
       ->check(CLI::IsMember({"f32", "bf16", "f64"}))
