@@ -123,7 +123,7 @@ RankGroup Trainer::group_of(const TrainConfig& train, Communicator& ranks) {
   check(ranks.size() % train.sequence_parallel == 0, ExitCode::kUsage,
         "[train] sequence_parallel = {} does not divide the number of ranks, {}: start a multiple of it, or change it",
         train.sequence_parallel, ranks.size());
-  return RankGroup::of(ranks, static_cast<int>(train.sequence_parallel));
+  return RankGroup::of(ranks, static_cast<int>(train.sequence_parallel), train.sequence_exchange);
 }
 
 // Batches in the order in which accumulate() takes them: shard by shard, each shard's part of every micro-step.
