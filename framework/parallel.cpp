@@ -6,12 +6,15 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cassert>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "framework/error.h"
@@ -45,6 +48,12 @@ struct InsideLoop {
   ~InsideLoop() { inside_loop = false; }
 };
 
+// Pause between two calls of a PollScope, and its least length in times of a call.
+constexpr std::chrono::milliseconds kPollPause(1);
+constexpr int kPollShare = 9;
+
+thread_local PollScope* poll_scope = nullptr;
+
 struct Job {
   std::int64_t blocks = 0;
   detail::BlockFunction function = nullptr;
@@ -58,6 +67,7 @@ struct Job {
     for (std::int64_t block = next++; block < blocks; block = next++) {
       try {
         function(body, block);
+        PollScope::call_if_due();
       } catch (...) {
         const std::lock_guard lock(error_mutex);
         if (!error) error = std::current_exception();
@@ -140,7 +150,10 @@ std::atomic<int>& thread_count() {
 }
 
 void run_serial(std::int64_t blocks, detail::BlockFunction function, const void* body) {
-  for (std::int64_t block = 0; block < blocks; ++block) function(body, block);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    function(body, block);
+    PollScope::call_if_due();
+  }
 }
 
 }  // namespace
@@ -160,6 +173,32 @@ int available_processors() {
 }
 
 bool in_parallel() { return inside_loop; }
+
+PollScope::PollScope(std::function<void()> poll) : poll_(std::move(poll)), due_(Clock::now() + kPollPause) {
+  assert(poll_scope == nullptr);
+  poll_scope = this;
+}
+
+PollScope::~PollScope() { poll_scope = nullptr; }
+
+void PollScope::call_if_due() {
+  if (poll_scope != nullptr && !poll_scope->polling_) poll_scope->call();
+}
+
+void PollScope::call() {
+  const Clock::time_point begin = Clock::now();
+  if (begin < due_) return;
+  polling_ = true;
+  try {
+    poll_();
+  } catch (...) {
+    polling_ = false;
+    throw;
+  }
+  polling_ = false;
+  const Clock::time_point end = Clock::now();
+  due_ = end + std::max<Clock::duration>(kPollPause, kPollShare * (end - begin));
+}
 
 namespace detail {
 

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <type_traits>
 
@@ -23,6 +25,29 @@ int threads();
 int available_processors();
 /// True inside the body of a parallel_for that is shared by threads.
 bool in_parallel();
+
+/// While one lives, the thread that made it calls `poll` between blocks of its loops: about every millisecond, or less often
+/// where `poll` itself takes long, so that it never takes more than a tenth of the time. For what does not advance by itself
+/// and may be called from one thread only, as messages. Blocks stay the same, so no bit depends on it. What `poll` throws, the
+/// loop throws. Loops inside `poll` do not call it again. Scopes of a thread do not nest.
+class PollScope {
+ public:
+  explicit PollScope(std::function<void()> poll);
+  ~PollScope();
+  PollScope(const PollScope&) = delete;
+  PollScope& operator=(const PollScope&) = delete;
+
+  /// For loops: calls `poll` of this thread's scope when its time has come.
+  static void call_if_due();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void call();
+
+  std::function<void()> poll_;
+  Clock::time_point due_;
+  bool polling_ = false;
+};
 
 namespace detail {
 using BlockFunction = void (*)(const void* body, std::int64_t block);

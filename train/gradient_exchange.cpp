@@ -29,16 +29,25 @@ void add_in_order(std::vector<Tensor>& parts, ReduceOrder order) {
   }
 }
 
+/// The first transfer that is not done; null when all are. All are asked, so that all advance. Entries may be empty.
+Transfer* first_open(const std::vector<std::unique_ptr<Transfer>>& transfers) {
+  Transfer* first = nullptr;
+  for (const auto& transfer : transfers) {
+    if (transfer && !transfer->done() && first == nullptr) first = transfer.get();
+  }
+  return first;
+}
+
 }  // namespace
 
 // One entry a rank in each list; those of the rank itself stay empty.
 struct GradientExchange::Bucket {
-  std::int64_t missing = 0;                                   // elements that are not final
-  std::vector<Tensor> received;                               // contributions to the own slice, as on the wire
-  std::vector<Tensor> sent;                                   // bf16 only: own contributions to other slices
-  std::vector<Tensor> sums;                                   // bf16 only: sums, as on the wire
-  std::vector<std::unique_ptr<Transfer>> incoming, outgoing;  // contributions
-  std::vector<std::unique_ptr<Transfer>> sum_in, sum_out;
+  std::int64_t missing = 0;      // elements that are not final
+  std::vector<Tensor> received;  // contributions to the own slice, as on the wire
+  std::vector<Tensor> sent;      // bf16 only: own contributions to other slices
+  std::vector<Tensor> sums;      // bf16 only: sums, as on the wire
+  Transfers incoming, outgoing;  // contributions
+  Transfers sum_in, sum_out;
 };
 
 GradientExchange::GradientExchange(Communicator& ranks, Tensor gradients, const BucketPlan& plan, ReduceOrder order, DType wire,
@@ -46,6 +55,8 @@ GradientExchange::GradientExchange(Communicator& ranks, Tensor gradients, const 
     : ranks_(ranks), gradients_(std::move(gradients)), plan_(plan), order_(order), wire_(wire), sharing_(sharing) {}
 
 GradientExchange::~GradientExchange() = default;
+
+GradientExchange::Bucket& GradientExchange::bucket(std::int64_t index) { return buckets_[static_cast<std::size_t>(index)]; }
 
 void GradientExchange::begin(std::int64_t step) {
   step_ = step;
@@ -68,63 +79,93 @@ void GradientExchange::ready(Range elements) {
 }
 
 void GradientExchange::progress() {
-  if (ranks_.size() == 1) return;
-  while (started_ < plan_.buckets() && buckets_[static_cast<std::size_t>(started_)].missing == 0) start(started_++);
+  if (ranks_.size() == 1 || advancing_) return;
+  advancing_ = true;
+  try {
+    advance();
+  } catch (...) {
+    advancing_ = false;
+    throw;
+  }
+  advancing_ = false;
+}
+
+// Own contributions first, since others wait for them, then sums, for the same reason. All transfers under way are asked, not
+// just the oldest: data are received only after somebody has looked at their header.
+void GradientExchange::advance() {
+  while (started_ < plan_.buckets() && bucket(started_).missing == 0) start(started_++);
   if (taken_ == started_) return;
   ranks_.progress();
-  while (summed_ < started_ && sum_if_here(summed_, false)) ++summed_;
-  for (std::int64_t i = summed_ + 1; i < started_; ++i) complete(buckets_[static_cast<std::size_t>(i)].incoming, false);
-  while (taken_ < summed_ && take_sums(taken_, false)) ++taken_;
+  for (std::int64_t i = summed_; i < started_; ++i) {
+    if (first_open(bucket(i).incoming) != nullptr || i != summed_) continue;
+    add_parts(i);
+    send_sum(i);
+    ++summed_;
+  }
+  for (int peer = 0; peer < ranks_.size(); ++peer) {
+    if (peer != ranks_.rank()) post_sums(peer);
+  }
+  for (std::int64_t i = taken_; i < started_; ++i) {
+    first_open(bucket(i).sum_in);
+    if (i == taken_ && i < summed_ && awaited() == nullptr) release(taken_++);
+  }
 }
+
+Transfer* GradientExchange::awaited() {
+  if (taken_ == started_) return nullptr;
+  Bucket& oldest = bucket(taken_);
+  if (summed_ == taken_) return first_open(oldest.incoming);
+  for (std::size_t peer = 0; peer < posted_.size(); ++peer) {
+    if (static_cast<int>(peer) != ranks_.rank() && posted_[peer] <= taken_) return bucket(posted_[peer]).outgoing[peer].get();
+  }
+  Transfer* const sum = first_open(oldest.sum_in);
+  return sum != nullptr ? sum : first_open(oldest.sum_out);
+}
+
+// The wait for one message, which is known by what it is about: it may be gone once it was seen to be done. Meanwhile all
+// others advance.
+class GradientExchange::Wait final : public Transfer {
+ public:
+  Wait(GradientExchange& exchange, const Transfer& message) : Transfer(message.peer(), message.label()), exchange_(exchange) {}
+  bool done() override {
+    exchange_.progress();
+    const Transfer* const now = exchange_.awaited();
+    return now == nullptr || now->peer() != peer() || !(now->label() == label());
+  }
+
+ private:
+  GradientExchange& exchange_;
+};
 
 void GradientExchange::finish() {
   for (Bucket& bucket : buckets_) bucket.missing = 0;
-  progress();
-  // All sums that others wait for are made before this rank waits for theirs.
-  for (; summed_ < started_; ++summed_) {
-    sum_if_here(summed_, true);
-    while (taken_ < summed_ && take_sums(taken_, false)) ++taken_;
+  for (progress(); taken_ < started_; progress()) {
+    const Transfer* const message = awaited();
+    if (message == nullptr) continue;
+    Wait wait(*this, *message);
+    ranks_.wait(wait);
   }
-  for (; taken_ < started_; ++taken_) take_sums(taken_, true);
 }
 
 void GradientExchange::start(std::int64_t index) {
-  Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
+  Bucket& started = bucket(index);
   const auto size = static_cast<std::size_t>(ranks_.size());
-  for (auto* list : {&bucket.received, &bucket.sent, &bucket.sums}) list->resize(size);
-  for (auto* list : {&bucket.incoming, &bucket.outgoing, &bucket.sum_in, &bucket.sum_out}) list->resize(size);
+  for (auto* list : {&started.received, &started.sent, &started.sums}) list->resize(size);
+  for (auto* list : {&started.incoming, &started.outgoing, &started.sum_in, &started.sum_out}) list->resize(size);
   const Range mine = plan_.slice(index, ranks_.rank());
   for (int peer = 0; peer < ranks_.size(); ++peer) {
     if (peer == ranks_.rank()) continue;
     const auto p = static_cast<std::size_t>(peer);
-    bucket.received[p] = Tensor::empty({mine.size()}, wire_);
-    bucket.incoming[p] = ranks_.receive(peer, label(MessageKind::kGradient, index), writable_bytes_of(bucket.received[p]));
+    started.received[p] = Tensor::empty({mine.size()}, wire_);
+    started.incoming[p] = ranks_.receive(peer, label(MessageKind::kGradient, index), writable_bytes_of(started.received[p]));
     Tensor theirs = part(plan_.slice(index, peer));
     if (wire_ != gradients_.dtype()) {
-      bucket.sent[p] = Tensor::empty(theirs.shape(), wire_);
-      kernels::convert(theirs, bucket.sent[p]);
-      theirs = bucket.sent[p];
+      started.sent[p] = Tensor::empty(theirs.shape(), wire_);
+      kernels::convert(theirs, started.sent[p]);
+      theirs = started.sent[p];
     }
-    bucket.outgoing[p] = ranks_.send(peer, label(MessageKind::kGradient, index), bytes_of(theirs));
+    started.outgoing[p] = ranks_.send(peer, label(MessageKind::kGradient, index), bytes_of(theirs));
   }
-}
-
-// All are asked, so that all advance.
-bool GradientExchange::complete(const std::vector<std::unique_ptr<Transfer>>& transfers, bool wait) {
-  bool all = true;
-  for (const auto& transfer : transfers) {
-    if (!transfer) continue;
-    if (wait) ranks_.wait(*transfer);
-    all = transfer->done() && all;
-  }
-  return all;
-}
-
-bool GradientExchange::sum_if_here(std::int64_t index, bool wait) {
-  if (!complete(buckets_[static_cast<std::size_t>(index)].incoming, wait)) return false;
-  add_parts(index);
-  send_sum(index);
-  return true;
 }
 
 void GradientExchange::add_parts(std::int64_t index) {
@@ -171,28 +212,14 @@ void GradientExchange::post_sums(int peer) {
   }
 }
 
-bool GradientExchange::take_sums(std::int64_t index, bool wait) {
+void GradientExchange::release(std::int64_t index) {
   Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
-  bool posted = true;
-  for (int peer = 0; peer < ranks_.size(); ++peer) {
-    const auto p = static_cast<std::size_t>(peer);
-    if (peer == ranks_.rank()) continue;
-    post_sums(peer);
-    while (wait && posted_[p] <= index) {
-      ranks_.wait(*buckets_[static_cast<std::size_t>(posted_[p])].outgoing[p]);
-      post_sums(peer);
-    }
-    posted = posted && posted_[p] > index;
-  }
-  if (!posted) return false;
-  if (!complete(bucket.sum_in, wait) || !complete(bucket.sum_out, wait)) return false;
   if (wire_ != gradients_.dtype()) {
     for (int peer = 0; peer < ranks_.size(); ++peer) {
       if (peer != ranks_.rank()) kernels::convert(bucket.sums[static_cast<std::size_t>(peer)], part(plan_.slice(index, peer)));
     }
   }
   bucket = Bucket{};
-  return true;
 }
 
 Tensor collect_slices(Communicator& ranks, const Tensor& own, const BucketPlan& plan, const std::vector<Range>& wanted,

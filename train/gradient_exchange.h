@@ -4,7 +4,7 @@
 // For ranks a power of two that hold equal parts of the step's virtual shards the order is the rest of their binary tree
 // (gradient_tree.h), so the bits are those of one rank; else the order of ranks. Neither the size of a bucket nor the time at
 // which something arrives plays a part. A bucket starts as soon as its gradients are final, buckets start and are summed in
-// order, and messages advance in progress(), called after every op of backward.
+// order, and messages advance in progress(), called after every op of backward and between the parts of long ones.
 //
 // With a bf16 wire both ways are rounded, sums are f32 at the owner, and the owner too goes on with the rounded sum, so that
 // all ranks keep equal parameters.
@@ -34,22 +34,26 @@ class GradientExchange {
   void begin(std::int64_t step);
   /// These elements are final. Each is told once a step.
   void ready(Range elements);
-  /// Starts what can start and advances the rest.
+  /// Starts what can start and advances the rest. Does nothing when it is called out of itself, from its loops.
   void progress();
   /// All elements are final: waits until the buffer holds the sums. Throws as Communicator::wait.
   void finish();
 
  private:
   struct Bucket;
+  class Wait;
+  using Transfers = std::vector<std::unique_ptr<Transfer>>;
+  Bucket& bucket(std::int64_t index);
   Tensor part(Range elements) const { return gradients_.segment(elements.begin, {elements.size()}); }
   MessageLabel label(MessageKind kind, std::int64_t bucket) const { return {kind, step_, bucket}; }
+  void advance();
   void start(std::int64_t index);
-  bool sum_if_here(std::int64_t index, bool wait);
   void add_parts(std::int64_t index);
   void send_sum(std::int64_t index);
   void post_sums(int peer);
-  bool take_sums(std::int64_t index, bool wait);
-  bool complete(const std::vector<std::unique_ptr<Transfer>>& transfers, bool wait);
+  void release(std::int64_t index);
+  /// The first message that keeps the oldest bucket from being through; null where there is none.
+  Transfer* awaited();
 
   Communicator& ranks_;
   Tensor gradients_;
@@ -59,6 +63,7 @@ class GradientExchange {
   int sharing_;
   std::int64_t step_ = 0;
   std::vector<Bucket> buckets_;
+  bool advancing_ = false;            ///< progress() is at work
   std::int64_t started_ = 0;          ///< buckets started, in order
   std::int64_t summed_ = 0;           ///< of them, those whose own slice is summed
   std::int64_t taken_ = 0;            ///< of them, those whose other slices have arrived

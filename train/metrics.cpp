@@ -59,6 +59,7 @@ std::string to_json_line(const StepMetrics& metrics) {
   line["tokens_per_second"] = metrics.tokens_per_second;
   line["mfu"] = metrics.mfu.value_or(std::numeric_limits<double>::quiet_NaN());
   line["seconds"] = metrics.seconds;
+  if (metrics.waited) line["waited"] = *metrics.waited;
   if (metrics.skipped) line["skipped"] = true;
   if (metrics.validation) {
     line["valid_loss"] = metrics.validation->loss;

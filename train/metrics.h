@@ -30,6 +30,7 @@ struct StepMetrics {
   std::int64_t masked_tokens = 0;
   double tokens_per_second = 0;
   double seconds = 0;                           ///< that the step took
+  std::optional<double> waited;                 ///< of them, for gradients of other ranks after this one's were done
   std::optional<double> mfu;                    ///< share of the machine's bare matrix products, when it is known
   bool skipped = false;                         ///< no parameter was changed: no masked token, or gradients that are not finite
   std::optional<ValidationMetrics> validation;  ///< made after this step

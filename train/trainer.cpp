@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "framework/error.h"
 #include "framework/kernels.h"
 #include "framework/log.h"
+#include "framework/parallel.h"
 #include "framework/weights_scope.h"
 #include "layers/method.h"
 #include "layers/planner.h"
@@ -156,8 +158,9 @@ ModelInputs Trainer::inputs_of(const MaskedBatch& batch) {
   return inputs;
 }
 
-// While the last shard's last backward runs: final gradients complete the sum of the local shards and set out.
-BackwardHooks Trainer::hooks() {
+// The last shard's last backward: final gradients complete the sum of the local shards and set out, and messages advance after
+// each op and inside long ones.
+void Trainer::backward_and_exchange(const Variable& loss) {
   BackwardHooks hooks;
   hooks.after_op = [this] { exchange_.progress(); };
   hooks.leaf_done = [this](const Tensor& gradient) {
@@ -170,7 +173,9 @@ BackwardHooks Trainer::hooks() {
     finished_[static_cast<std::size_t>(at - list.begin())] = 1;
     exchange_.ready(elements);
   };
-  return hooks;
+  if (ranks_.size() == 1) return backward(loss, hooks);
+  const PollScope poll([this] { exchange_.progress(); });
+  backward(loss, hooks);
 }
 
 // What no backward told of: everything, where a rank or its last micro-step had nothing to learn from.
@@ -183,7 +188,6 @@ void Trainer::finish_rest() {
     exchange_.ready(elements);
   }
   tree_.reset();
-  exchange_.finish();
 }
 
 LossSums Trainer::run_shard(Context context, std::int64_t index) {
@@ -201,7 +205,11 @@ LossSums Trainer::run_shard(Context context, std::int64_t index) {
     inputs.positions = sample_positions(*planner_.method().position, loader_, *batch);
     const MaskedLoss loss = model_.masked_loss(context, inputs, batch->labels, planner_);
     const bool last = index + 1 == plan_.last && micro + 1 == config_.optim.accumulate;
-    backward(loss.sum, last ? hooks() : BackwardHooks{});
+    if (last) {
+      backward_and_exchange(loss.sum);
+    } else {
+      backward(loss.sum);
+    }
     sums.add(loss, batch->tokens);
   }
   return sums;
@@ -256,6 +264,9 @@ StepReport Trainer::step(std::int64_t step, const std::function<std::uint32_t()>
   report.step = step;
   report.learning_rate = learning_rate(config_.optim, step);
   std::vector<ShardReport> mine = accumulate(step);
+  const auto computed = std::chrono::steady_clock::now();
+  exchange_.finish();
+  report.waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - computed).count();
   const std::uint32_t asked = flags ? flags() : 0;
   for (ShardReport& shard : mine) shard.flags = asked;
   const std::vector<ShardReport> all = reports_of_all(std::move(mine), step);

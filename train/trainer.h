@@ -51,6 +51,7 @@ struct StepReport {
   std::string skipped;       ///< why the parameters were left alone; empty: they were not
   bool non_finite = false;
   std::uint32_t flags = 0;  ///< those of all ranks
+  double waited = 0;        ///< seconds from the end of this rank's backward until all gradients were exchanged
 };
 
 /// How a step's work is cut. Shards are numbered over all ranks; a rank has [first, last). Where ranks share sequences `rank`
@@ -107,7 +108,7 @@ class Trainer {
   std::unique_ptr<Prefetcher> prefetch_from(std::int64_t step) const;
   std::vector<ShardReport> accumulate(std::int64_t step);
   LossSums run_shard(Context context, std::int64_t index);
-  BackwardHooks hooks();
+  void backward_and_exchange(const Variable& loss);
   void finish_rest();
   int groups() const { return ranks_.size() / group_.count; }
   std::vector<ShardReport> reports_of_all(std::vector<ShardReport> mine, std::int64_t step);

@@ -257,6 +257,7 @@ class TrainingRun {
     line.gradient_norm = report.gradient_norm;
     line.masked_tokens = report.sums.count;
     line.seconds = seconds;
+    if (ranks_.size() > 1) line.waited = report.waited;
     line.tokens_per_second = static_cast<double>(report.sums.tokens) / seconds;
     line.mfu = trainer_.step_operations(report.sums.count) / seconds / (product_rate_ * ranks_.size());
     line.skipped = !report.skipped.empty();

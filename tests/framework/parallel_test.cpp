@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "framework/error.h"
+#include "framework/kernels.h"
 #include "tests/framework/test_tensors.h"
 
 namespace gau {
@@ -100,6 +102,91 @@ TEST(ParallelFor, CarriesErrorsAndGoesOn) {
                  Error);
     EXPECT_FALSE(in_parallel());
     EXPECT_EQ(blocks_of(5, 1).size(), 5U);
+  }
+}
+
+// Long enough for a poll to be due.
+void take_time() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
+
+TEST(PollScope, CallsBetweenBlocksAndOnItsOwnThread) {
+  for (const int count : {1, 3}) {
+    const Threads scope(count);
+    const auto self = std::this_thread::get_id();
+    std::atomic<int> blocks{0};
+    int polls = 0, seen = 0;
+    {
+      const PollScope poll([&] {
+        ++polls;
+        seen = blocks;
+        EXPECT_EQ(std::this_thread::get_id(), self);
+      });
+      parallel_for(12, 1, [&](std::int64_t, std::int64_t) {
+        take_time();
+        ++blocks;
+      });
+      EXPECT_GE(polls, 1);
+      EXPECT_LE(polls, 12);
+      EXPECT_GE(seen, 1);
+    }
+    const int before = polls;
+    parallel_for(3, 1, [](std::int64_t, std::int64_t) { take_time(); });
+    EXPECT_EQ(polls, before) << "no poll without a scope";
+  }
+}
+
+TEST(PollScope, OtherThreadsLoopsDoNotPoll) {
+  const Threads scope(1);
+  int polls = 0;
+  const PollScope poll([&] { ++polls; });
+  std::thread([] { parallel_for(3, 1, [](std::int64_t, std::int64_t) { take_time(); }); }).join();
+  EXPECT_EQ(polls, 0);
+}
+
+TEST(PollScope, LoopsInsideAPollDoNotPoll) {
+  for (const int count : {1, 3}) {
+    const Threads scope(count);
+    int depth = 0, polls = 0;
+    const PollScope poll([&] {
+      EXPECT_EQ(++depth, 1);
+      ++polls;
+      parallel_for(3, 1, [](std::int64_t, std::int64_t) { take_time(); });
+      --depth;
+    });
+    parallel_for(6, 1, [](std::int64_t, std::int64_t) { take_time(); });
+    EXPECT_GE(polls, 1);
+  }
+}
+
+TEST(PollScope, ErrorsPassThrough) {
+  for (const int count : {1, 3}) {
+    const Threads scope(count);
+    {
+      const PollScope poll([] { fail(ExitCode::kPeerLost, "a rank is gone"); });
+      EXPECT_THROW(parallel_for(6, 1, [](std::int64_t, std::int64_t) { take_time(); }), Error);
+    }
+    EXPECT_FALSE(in_parallel());
+    EXPECT_EQ(blocks_of(5, 1).size(), 5U);
+  }
+}
+
+TEST(PollScope, ChangesNoBitOfALargeProduct) {
+  const Tensor a = test::random_tensor<float>({1536, 1024}, 1), b = test::random_tensor<float>({1024, 1024}, 2);
+  for (const int count : {1, 3}) {
+    const Threads scope(count);
+    const Tensor alone = Tensor::empty({1536, 1024}, DType::kF32), polled = Tensor::empty({1536, 1024}, DType::kF32);
+    kernels::gemm(MatrixView::of(a), MatrixView::of(b), MatrixView::of(alone));
+    int polls = 0;
+    const Tensor noise = Tensor::empty({4096}, DType::kF32);
+    {
+      const PollScope poll([&] {
+        ++polls;
+        kernels::fill(noise, polls);
+        kernels::add(noise, noise, noise);
+      });
+      kernels::gemm(MatrixView::of(a), MatrixView::of(b), MatrixView::of(polled));
+    }
+    EXPECT_GE(polls, 1) << "3 GFLOP take longer than a poll's pause";
+    EXPECT_TRUE(test::same_bits(alone, polled));
   }
 }
 
