@@ -29,10 +29,10 @@ Variable linear(const Variable& x, const Variable& w) {
       kernels::gemm(MatrixView::of(g[0]), MatrixView::of(wv), MatrixView::of(d[0]), 1.0, false);
     }
     if (wanted[1]) {
-      const bool add = wanted[1].buffer.defined();
-      const Tensor dw = add ? wanted[1].buffer : Tensor::empty(wv.shape(), wv.dtype());
-      kernels::gemm(MatrixView::of(g[0], true), MatrixView::of(xv), MatrixView::of(dw), 1.0, add);
-      if (!add) d[1] = dw;
+      const bool direct = wanted[1].buffer.defined();
+      const Tensor dw = direct ? wanted[1].buffer : Tensor::empty(wv.shape(), wv.dtype());
+      kernels::gemm(MatrixView::of(g[0], true), MatrixView::of(xv), MatrixView::of(dw), 1.0, direct && wanted[1].begun());
+      if (!direct) d[1] = dw;
     }
     return d;
   });
@@ -71,6 +71,7 @@ Variable slice_rows(const Variable& x, std::int64_t begin, std::int64_t end) {
   return record("slice_rows", x.value().segment(begin * columns, {end - begin, columns}), {x},
                 [whole, begin, columns](std::span<const Tensor> g, std::span<const Wanted> wanted) {
                   if (wanted[0].buffer.defined()) {
+                    if (!wanted[0].begun()) kernels::fill(wanted[0].buffer, 0);
                     const Tensor part = wanted[0].buffer.segment(begin * columns, g[0].shape());
                     kernels::add(part, g[0], part);
                     return std::vector<Tensor>(1);

@@ -108,7 +108,11 @@ Variable embed(const Variable& word, const Variable& type, const Tensor& ids, co
                   for (std::size_t i = 0; i < 2; ++i) {
                     if (!wanted[i]) continue;
                     into[i] = wanted[i].buffer;
-                    if (!into[i].defined()) into[i] = d[i] = Tensor::zeros(i == 0 ? word_shape : type_shape, g[0].dtype());
+                    if (!into[i].defined()) {
+                      into[i] = d[i] = Tensor::zeros(i == 0 ? word_shape : type_shape, g[0].dtype());
+                    } else if (!wanted[i].begun()) {
+                      kernels::fill(into[i], 0);
+                    }
                   }
                   kernels::embed_backward(g[0], ids, types, pad_id, into[0], into[1]);
                   return d;

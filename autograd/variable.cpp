@@ -39,11 +39,14 @@ struct Accumulator {
 struct Variable::State {
   Tensor value;
   bool requires_grad = false;
-  bool has_buffer = false;  // gradient lives in a segment that the owner of the flat buffer zeroes
+  bool has_buffer = false;  // gradient lives in a segment of a flat buffer
+  bool blank = false;       // what is there is of no account
   Tensor buffer;
   Accumulator gradient;            // of a leaf
   std::shared_ptr<Node> producer;  // null for leaves
   std::size_t output = 0;          // which of the producer's outputs this is
+
+  void settle();
 };
 
 struct Node {
@@ -81,6 +84,20 @@ const Tensor& Variable::grad() const { return state_->has_buffer ? state_->buffe
 
 void Variable::clear_grad() { state_->gradient = Accumulator{}; }
 
+void Variable::restart_grad(Tensor buffer) {
+  check(state_->has_buffer && state_->value.shape() == buffer.shape(), ExitCode::kData,
+        "variable: a buffer {} does not suit a value {}, or the leaf has none", buffer.shape().str(),
+        state_->value.shape().str());
+  state_->buffer = std::move(buffer);
+  state_->blank = true;
+}
+
+void Variable::State::settle() {
+  if (std::exchange(blank, false)) kernels::fill(buffer, 0);
+}
+
+void Variable::settle_grad() { state_->settle(); }
+
 std::vector<Variable> record(const char* op, std::vector<Tensor> values, std::vector<Variable> inputs,
                              BackwardFunction backward) {
   bool needed = false;
@@ -117,7 +134,9 @@ std::vector<Node*> Node::run() {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i] || !inputs[i]->requires_grad) continue;
     wanted[i].gradient = true;
-    if (inputs[i]->has_buffer) wanted[i].buffer = inputs[i]->buffer;
+    if (!inputs[i]->has_buffer) continue;
+    wanted[i].buffer = inputs[i]->buffer;
+    wanted[i].blank = &inputs[i]->blank;
   }
   std::vector<Tensor> arrived;
   arrived.reserve(gradients.size());
@@ -139,7 +158,8 @@ std::vector<Node*> Node::run() {
         woken.push_back(input.producer.get());
       }
     } else if (input.has_buffer) {
-      kernels::add(input.buffer, results[i].reshaped(input.buffer.shape()), input.buffer);
+      const Tensor result = results[i].reshaped(input.buffer.shape());
+      wanted[i].begun() ? kernels::add(input.buffer, result, input.buffer) : kernels::convert(result, input.buffer);
     } else {
       input.gradient.add(results[i]);
     }
@@ -172,17 +192,22 @@ class Variable::OpenLeaves {
     for (const auto& input : node.inputs) {
       if (!input || !input->has_buffer || --uses_.at(input.get()) > 0) continue;
       uses_.erase(input.get());
-      hooks_.leaf_done(input->buffer);
+      tell(*input);
     }
   }
 
   void close_rest() {
-    for (const auto& [leaf, uses] : uses_) hooks_.leaf_done(leaf->buffer);
+    for (const auto& [leaf, uses] : uses_) tell(*leaf);
   }
 
  private:
+  void tell(State& leaf) const {
+    leaf.settle();
+    hooks_.leaf_done(leaf.buffer);
+  }
+
   const BackwardHooks& hooks_;
-  std::unordered_map<const State*, std::int64_t> uses_;
+  std::unordered_map<State*, std::int64_t> uses_;
 };
 
 void backward(const Variable& root, const BackwardHooks& hooks) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/tensor.h"
@@ -22,6 +23,10 @@ struct Wanted {
   /// Of a leaf whose gradient lives in a flat buffer: an op may add into it and return nothing for this input, which saves a
   /// tensor and a pass over it. Undefined: the gradient is to be returned.
   Tensor buffer;
+  /// Whether the buffer holds a gradient to add to; else what is in it is to be overwritten, all of it. An op that uses the
+  /// buffer asks once, and from then on it does.
+  bool begun() const { return !std::exchange(*blank, false); }
+  bool* blank = nullptr;
 
   explicit operator bool() const { return gradient; }
 };
@@ -37,8 +42,8 @@ struct Node;
 /// What backward tells while it runs; either may be empty.
 struct BackwardHooks {
   std::function<void()> after_op;  ///< after each node: communication makes progress there
-  /// The gradient buffer of a leaf that no node still to come adds to: it can be sent while backward goes on. Told once for
-  /// each leaf with a buffer, at the latest when backward is through.
+  /// The gradient buffer of a leaf that no node still to come adds to: it can be sent while backward goes on, and is settled.
+  /// Told once for each leaf with a buffer, at the latest when backward is through.
   std::function<void(const Tensor& gradient)> leaf_done;
 };
 
@@ -60,6 +65,10 @@ class Variable {
   /// The gradient that backward left here; undefined before (for leaves without a buffer of their own).
   const Tensor& grad() const;
   void clear_grad();
+  /// Of a leaf with a buffer: gradients go into `buffer` from now on, the first one in place of what is there.
+  void restart_grad(Tensor buffer);
+  /// Fills that buffer with 0 when no gradient has come since.
+  void settle_grad();
 
  private:
   friend std::vector<Variable> record(const char*, std::vector<Tensor>, std::vector<Variable>, BackwardFunction);

@@ -33,6 +33,17 @@ bool FlatParameters::contains(const std::string& name) const {
   return std::any_of(list_.begin(), list_.end(), [&](const Parameter& p) { return p.name == name; });
 }
 
-void FlatParameters::zero_gradients() { kernels::fill(gradients_, 0); }
+void FlatParameters::zero_gradients() {
+  restart_gradients(gradients_);
+  settle_gradients();
+}
+
+void FlatParameters::restart_gradients(const Tensor& flat) {
+  for (Parameter& parameter : list_) parameter.variable.restart_grad(flat.segment(parameter.offset, parameter.shape));
+}
+
+void FlatParameters::settle_gradients() {
+  for (Parameter& parameter : list_) parameter.variable.settle_grad();
+}
 
 }  // namespace gau

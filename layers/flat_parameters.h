@@ -37,6 +37,11 @@ class FlatParameters {
   Tensor& gradients() { return gradients_; }
   const Tensor& gradients() const { return gradients_; }
   void zero_gradients();
+  /// Gradients go into `flat`, of size() elements, from now on: gradients() itself or another buffer. What is there need not be
+  /// zeroed, since the first gradient of a parameter takes its place; settle_gradients() zeroes those of parameters that got
+  /// none.
+  void restart_gradients(const Tensor& flat);
+  void settle_gradients();
 
  private:
   std::vector<Parameter> list_;

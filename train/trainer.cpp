@@ -180,6 +180,7 @@ void Trainer::backward_and_exchange(const Variable& loss) {
 
 // What no backward told of: everything, where a rank or its last micro-step had nothing to learn from.
 void Trainer::finish_rest() {
+  model_.parameters().settle_gradients();
   const auto& list = model_.parameters().list();
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (finished_[i]) continue;
@@ -222,16 +223,19 @@ std::vector<Trainer::ShardReport> Trainer::accumulate(std::int64_t step) {
   context.step = static_cast<std::uint64_t>(step);
   context.group = group_;
   context.cosine_scale = cosine_scale(config_.model.attention, config_.optim.steps, step);
+  FlatParameters& parameters = model_.parameters();
   // A copy of a weight pays from the second pass on.
   std::optional<WeightsScope> weights;
-  if (local_shards() * config_.optim.accumulate > 1) weights.emplace(model_.parameters().values());
+  if (local_shards() * config_.optim.accumulate > 1) weights.emplace(parameters.values());
   exchange_.begin(step);
-  finished_.assign(model_.parameters().list().size(), 0);
+  finished_.assign(parameters.list().size(), 0);
   std::vector<ShardReport> reports;
   for (std::int64_t s = plan_.first; s < plan_.last; ++s) {
-    model_.parameters().zero_gradients();
+    parameters.restart_gradients(tree_.next(parameters.gradients()));
     reports.push_back({run_shard(context, s)});
-    if (s + 1 < plan_.last) tree_.add(model_.parameters().gradients());
+    if (s + 1 == plan_.last) break;
+    parameters.settle_gradients();
+    tree_.add(parameters.gradients());
   }
   finish_rest();
   return reports;

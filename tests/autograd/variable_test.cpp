@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <utility>
 
 #include "autograd/ops.h"
+#include "framework/error.h"
 #include "framework/kernels.h"
 
 namespace gau {
@@ -71,6 +73,28 @@ TEST(Backward, TellsLeavesThatNoGradientReaches) {
   EXPECT_EQ(told.order.back(), unreached.grad().raw());
 }
 
+TEST(Backward, LeavesThatNoGradientReachesAreSettled) {
+  Variable used = leaf(1), unreached = leaf(2), elsewhere = leaf(3);
+  for (Variable* variable : {&used, &unreached, &elsewhere}) {
+    const Tensor buffer = Tensor::empty({2, 2}, DType::kF64);
+    kernels::fill(buffer, std::nan(""));
+    variable->restart_grad(buffer);
+  }
+  const Variable joined =
+      record("first_alone", used.value(), {used, unreached}, [](std::span<const Tensor> g, std::span<const Wanted>) {
+        return std::vector<Tensor>{g[0], {}};
+      });
+  Told told;
+  backward(ops::weighted_sum(joined, numbers({2, 2}, 1)), told.hooks());
+  EXPECT_EQ(told.values[unreached.grad().raw()], std::vector<double>(4, 0.0));
+  EXPECT_TRUE(std::isnan(elsewhere.grad().at(0)));
+  elsewhere.settle_grad();
+  used.settle_grad();
+  EXPECT_EQ(elsewhere.grad().at(3), 0);
+  EXPECT_EQ(used.grad().at(0), 1);
+  EXPECT_THROW(used.restart_grad(Tensor::empty({3}, DType::kF64)), Error);
+}
+
 // Ops that add into a leaf's buffer themselves: what was there stays, and the rest is the gradient that they return otherwise.
 TEST(Backward, OpsAddIntoTheBuffersOfLeaves) {
   const Tensor ids = Tensor::from(std::vector<std::int32_t>{2, 0, 2}, {3}),
@@ -79,6 +103,7 @@ TEST(Backward, OpsAddIntoTheBuffersOfLeaves) {
   const Variable x(numbers({3, 2}, -1));
   const std::vector<std::pair<const char*, Use>> uses{
       {"linear", [&](const Variable& w) { return ops::linear(x, w); }},
+      {"an op that returns its gradient", [&](const Variable& w) { return ops::multiply(w, w); }},
       {"slice_rows", [&](const Variable& w) { return ops::linear(x, ops::slice_rows(w, 1, 3)); }},
       {"embed, words",
        [&](const Variable& w) {
@@ -103,6 +128,15 @@ TEST(Backward, OpsAddIntoTheBuffersOfLeaves) {
     for (std::int64_t i = 0; i < before.size(); ++i) {
       EXPECT_DOUBLE_EQ(buffered.grad().at(i), before.at(i) + 2 * plain.grad().at(i)) << name << ", element " << i;
     }
+    // Handed another buffer, the first gradient takes the place of what is there.
+    Variable restarted = buffered;
+    const Tensor other = Tensor::empty({3, 2}, DType::kF64);
+    kernels::fill(other, std::nan(""));
+    restarted.restart_grad(other);
+    run(restarted);
+    run(restarted);
+    EXPECT_TRUE(buffered.grad().same_storage(other));
+    for (std::int64_t i = 0; i < other.size(); ++i) EXPECT_DOUBLE_EQ(other.at(i), 2 * plain.grad().at(i)) << name << " " << i;
   }
 }
 

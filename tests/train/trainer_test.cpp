@@ -48,18 +48,31 @@ TEST(GradientTree, AddsAlongOneBinaryTree) {
   // Values whose sum depends on the order in float.
   const std::vector<float> values{1e8F, 1, -1e8F, 3, 7e7F, 0.5F, -7e7F, 0.25F};
   GradientTree tree(8);
+  const float left = (values[0] + values[1]) + (values[2] + values[3]);
+  const float right = (values[4] + values[5]) + (values[6] + values[7]);
+  const std::int64_t size = 300000;  // more than a piece, and not a multiple of it
+  const Tensor gradient = Tensor::empty({size}, DType::kF32);
   for (int round = 0; round < 2; ++round) {
-    Tensor gradient = Tensor::empty({1}, DType::kF32);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      gradient.data<float>()[0] = values[i];
+      const Tensor own = tree.next(gradient);
+      kernels::fill(own, values[i]);
       if (i + 1 < values.size()) tree.add(gradient);
     }
-    tree.finish(gradient, {0, 1});
+    tree.finish(gradient, {0, 7});
+    EXPECT_EQ(gradient.at(6), left + right);
+    EXPECT_EQ(gradient.at(7), values.back()) << "not yet finished";
+    tree.finish(gradient, {7, size});
     tree.reset();
-    const float left = (values[0] + values[1]) + (values[2] + values[3]);
-    const float right = (values[4] + values[5]) + (values[6] + values[7]);
-    EXPECT_EQ(gradient.data<float>()[0], left + right) << "round " << round;
+    for (std::int64_t i = 0; i < size; ++i) ASSERT_EQ(gradient.at(i), left + right) << "round " << round << ", element " << i;
   }
+}
+
+TEST(GradientTree, OneShardStaysWhereItIs) {
+  GradientTree tree(1);
+  const Tensor gradient = Tensor::from(std::vector<float>{1, 2}, {2});
+  EXPECT_TRUE(tree.next(gradient).same_storage(gradient));
+  tree.finish(gradient, {0, 2});
+  EXPECT_EQ(gradient.at(1), 2);
 }
 
 TEST(Trainer, GradientsDoNotDependOnHowTheStepIsSplit) {
