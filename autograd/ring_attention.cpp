@@ -7,6 +7,7 @@
 
 #include "autograd/attention_values.h"
 #include "framework/kernels.h"
+#include "framework/parallel.h"
 #include "framework/visible_keys.h"
 
 namespace gau::ops {
@@ -90,6 +91,7 @@ class Ring {
 
   AttentionGradients backward(const Tensor& out, const Tensor& log_sum_exp, const Tensor& dout) const {
     RowTransfers returning(shared_.group, shared_.backward_label());
+    const PollScope poll([&] { returning.progress(); });
     AttentionGradients total, arriving;
     const auto add_arrived = [&] {
       returning.wait();
@@ -142,11 +144,12 @@ class Ring {
   }
 
   /// Calls work(step, this member's inputs with the keys of the step's part; null: it sees none of them) step by step, while
-  /// the next step's part is on its way.
+  /// the next step's part is on its way and advances between the blocks of loops.
   template <class F>
   void for_steps(const F& work) const {
-    RowTransfers sending(shared_.group, shared_.forward_label()),
-        receiving = RowTransfers(shared_.group, shared_.forward_label());
+    RowTransfers sending(shared_.group, shared_.forward_label());
+    RowTransfers receiving(shared_.group, shared_.forward_label());
+    const PollScope poll([&] { receiving.progress(); });
     AttentionInputs part = own_, next;
     part.first_key = shared_.bounds[static_cast<std::size_t>(me_)];
     part.length = shared_.bounds.back();

@@ -6,7 +6,6 @@
 #include <sched.h>
 
 #include <atomic>
-#include <cassert>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
@@ -174,15 +173,18 @@ int available_processors() {
 
 bool in_parallel() { return inside_loop; }
 
-PollScope::PollScope(std::function<void()> poll) : poll_(std::move(poll)), due_(Clock::now() + kPollPause) {
-  assert(poll_scope == nullptr);
-  poll_scope = this;
-}
+PollScope::PollScope(std::function<void()> poll)
+    : outer_(std::exchange(poll_scope, this)), poll_(std::move(poll)), due_(Clock::now() + kPollPause) {}
 
-PollScope::~PollScope() { poll_scope = nullptr; }
+PollScope::~PollScope() { poll_scope = outer_; }
 
 void PollScope::call_if_due() {
   if (poll_scope != nullptr && !poll_scope->polling_) poll_scope->call();
+}
+
+void PollScope::poll_all() const {
+  if (outer_ != nullptr) outer_->poll_all();
+  poll_();
 }
 
 void PollScope::call() {
@@ -190,7 +192,7 @@ void PollScope::call() {
   if (begin < due_) return;
   polling_ = true;
   try {
-    poll_();
+    poll_all();
   } catch (...) {
     polling_ = false;
     throw;

@@ -29,7 +29,7 @@ bool in_parallel();
 /// While one lives, the thread that made it calls `poll` between blocks of its loops: about every millisecond, or less often
 /// where `poll` itself takes long, so that it never takes more than a tenth of the time. For what does not advance by itself
 /// and may be called from one thread only, as messages. Blocks stay the same, so no bit depends on it. What `poll` throws, the
-/// loop throws. Loops inside `poll` do not call it again. Scopes of a thread do not nest.
+/// loop throws. Loops inside `poll` do not call it again. While a scope lives inside another one, both polls are called.
 class PollScope {
  public:
   explicit PollScope(std::function<void()> poll);
@@ -43,7 +43,9 @@ class PollScope {
  private:
   using Clock = std::chrono::steady_clock;
   void call();
+  void poll_all() const;
 
+  PollScope* outer_;
   std::function<void()> poll_;
   Clock::time_point due_;
   bool polling_ = false;

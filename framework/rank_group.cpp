@@ -99,17 +99,27 @@ void RankGroup::exchange(const MessageLabel& label, const std::vector<std::int64
 
 void RowTransfers::send(int member, const Tensor& data) {
   if (!data.defined() || data.size() == 0) return;
-  list_.emplace_back(data, group_.ranks->send(group_.first + member, label_, bytes_of(data)));
+  sends_.push_back({data, group_.ranks->send(group_.first + member, label_, bytes_of(data))});
 }
 
 void RowTransfers::receive(int member, const Tensor& data) {
   if (!data.defined() || data.size() == 0) return;
-  list_.emplace_back(data, group_.ranks->receive(group_.first + member, label_, writable_bytes_of(data)));
+  receives_.push_back({data, group_.ranks->receive(group_.first + member, label_, writable_bytes_of(data))});
+}
+
+void RowTransfers::progress() {
+  group_.ranks->progress();
+  for (const Started& one : receives_) one.transfer->done();
 }
 
 void RowTransfers::wait() {
-  for (const auto& [data, transfer] : list_) group_.ranks->wait(*transfer);
-  list_.clear();
+  wait_for(receives_);
+  wait_for(sends_);
+}
+
+void RowTransfers::wait_for(std::vector<Started>& list) {
+  for (const Started& one : list) group_.ranks->wait(*one.transfer);
+  list.clear();
 }
 
 }  // namespace gau

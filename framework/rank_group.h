@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "framework/communicator.h"
@@ -52,13 +51,21 @@ class RowTransfers {
 
   void send(int member, const Tensor& data);
   void receive(int member, const Tensor& data);
-  /// Ends what has been started.
+  /// Lets them advance.
+  void progress();
+  /// Ends what has been started. Receives first: what a member sends leaves only as it arrives, which its receiver sees to.
   void wait();
 
  private:
+  struct Started {
+    Tensor data;
+    std::unique_ptr<Transfer> transfer;
+  };
+  void wait_for(std::vector<Started>& list);
+
   RankGroup group_;
   MessageLabel label_;
-  std::vector<std::pair<Tensor, std::unique_ptr<Transfer>>> list_;
+  std::vector<Started> receives_, sends_;
 };
 
 }  // namespace gau

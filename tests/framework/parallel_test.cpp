@@ -157,6 +157,22 @@ TEST(PollScope, LoopsInsideAPollDoNotPoll) {
   }
 }
 
+TEST(PollScope, InnerScopesCallTheOuterOnesToo) {
+  int outer = 0, inner = 0;
+  const auto loop = [] {
+    parallel_for(20, 1, [](std::int64_t, std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
+  };
+  const PollScope poll([&] { ++outer; });
+  {
+    const PollScope both([&] { ++inner; });
+    loop();
+  }
+  EXPECT_GT(inner, 0);
+  EXPECT_EQ(outer, inner);
+  loop();
+  EXPECT_GT(outer, inner);
+}
+
 TEST(PollScope, ErrorsPassThrough) {
   for (const int count : {1, 3}) {
     const Threads scope(count);

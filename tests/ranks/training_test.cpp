@@ -123,11 +123,12 @@ TEST_F(RanksSlow, SharedSequencesEvaluateAsOne) {
   }
   const JobResult ring = run(3, arguments + "'" + output("ring") + "' --json --sequence-parallel on --sequence-exchange ring");
   ASSERT_EQ(ring.code, 0) << ring.err;
-  const auto loss = [](const nlohmann::json& evaluations, std::size_t row) {
-    return evaluations["evaluations"][0]["results"][row]["loss"].get<double>();
+  const auto loss = [](const nlohmann::json& evaluation, std::size_t row) {
+    return evaluation["results"][row]["loss"].get<double>();
   };
   const nlohmann::json alone = nlohmann::json::parse(read_text(output("one") + "/eval.json"));
-  for (std::size_t row = 0; row < 4; ++row) EXPECT_NEAR(loss(ring.json(), row), loss(alone, row), 2e-6 * loss(alone, row));
+  ASSERT_GE(alone["results"].size(), 6);
+  for (std::size_t row = 0; row < 6; ++row) EXPECT_NEAR(loss(ring.json(), row), loss(alone, row), 2e-6 * loss(alone, row));
 }
 
 TEST_F(RanksSlow, SharedSequencesTrainAsOne) {
