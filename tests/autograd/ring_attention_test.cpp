@@ -114,6 +114,64 @@ TEST(RingAttention, EachPartGoesOnceToEachMemberThatSeesIt) {
   }
 }
 
+/// Rows [begin, end) of each sequence of a tensor [B, N, C].
+Tensor rows_of(const Tensor& x, std::int64_t begin, std::int64_t end) {
+  Tensor part = Tensor::empty({x.dim(0), end - begin, x.dim(2)}, x.dtype());
+  for (std::int64_t b = 0; b < x.dim(0); ++b) {
+    kernels::convert(x.segment((b * x.dim(1) + begin) * x.dim(2), {end - begin, x.dim(2)}),
+                     part.segment(b * (end - begin) * x.dim(2), {end - begin, x.dim(2)}));
+  }
+  return part;
+}
+
+double difference(const Tensor& a, const Tensor& b) {
+  double most = 0;
+  for (std::int64_t i = 0; i < b.size(); ++i) {
+    const double d = std::abs(a.at(i) - b.at(i));
+    most = std::isnan(d) ? INFINITY : std::max(most, d);
+  }
+  return most;
+}
+
+// A row that sees nothing looks at all keys alike, those of padding and of all members.
+TEST(RingAttention, RowsThatSeeNothingLookAtAllMembersKeys) {
+  constexpr std::int64_t kLength = 400;
+  const std::vector<std::int64_t> bounds{0, 100, 228, 300, kLength};
+  AttentionPlan plan;
+  plan.window = 12;
+  std::vector<std::int32_t> mask(2 * kLength, 1);
+  std::fill(mask.begin() + 140, mask.begin() + 190, 0);  // a hole in the second member's part, wider than two windows
+  ops::AttentionVariables whole;
+  whole.q_near = random_rows({2, kLength, kWidth}, DType::kF64, 1);
+  whole.k_near = random_rows({2, kLength, kWidth}, DType::kF64, 2);
+  whole.v = random_rows({2, kLength, kValues}, DType::kF64, 3);
+  whole.key_mask = Tensor::from(mask, {2, kLength});
+  const Tensor dout = random_rows({2, kLength, kValues}, DType::kF64, 4).value();
+  const Variable expected = ops::attention(whole, plan, {});
+  backward(ops::weighted_sum(expected, dout));
+  run_as_threads(4, [&](Communicator& communicator) {
+    const auto me = static_cast<std::size_t>(communicator.rank());
+    const auto own = [&](const Tensor& x) { return rows_of(x, bounds[me], bounds[me + 1]); };
+    ops::AttentionVariables in;
+    in.q_near = Variable(own(whole.q_near.value()), true);
+    in.k_near = Variable(own(whole.k_near.value()), true);
+    in.v = Variable(own(whole.v.value()), true);
+    in.key_mask = whole.key_mask;
+    std::vector<std::int32_t> rows;
+    for (int b = 0; b < 2; ++b) {
+      for (std::int64_t i = bounds[me]; i < bounds[me + 1]; ++i) rows.push_back(static_cast<std::int32_t>(i));
+    }
+    in.rows = Tensor::from(rows, {2, bounds[me + 1] - bounds[me]});
+    const RankGroup group = RankGroup::of(communicator, 4, SequenceExchange::kRing);
+    const Variable out = ops::shared_attention(in, plan, {}, {group, bounds, 0, 0}, {bounds, {}});
+    backward(ops::weighted_sum(out, own(dout)));
+    EXPECT_LE(difference(out.value(), own(expected.value())), 1e-13);
+    EXPECT_LE(difference(in.q_near.grad(), own(whole.q_near.grad())), 1e-12);
+    EXPECT_LE(difference(in.k_near.grad(), own(whole.k_near.grad())), 1e-12);
+    EXPECT_LE(difference(in.v.grad(), own(whole.v.grad())), 1e-12);
+  });
+}
+
 /// The peak of what all ranks together hold.
 std::size_t peak_of(SequenceExchange exchange, int ranks) {
   std::vector<std::int64_t> bounds;
