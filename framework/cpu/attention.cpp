@@ -27,11 +27,11 @@ DType value_products(Backend& backend, const AttentionBlock& block) {
 template <class T>
 struct Skipping {
   Pieces<T> pieces;
-  std::optional<PackedKeys<T>> keys;
+  std::optional<CoarseKeys<T>> keys;
 };
 
-// The block's weights, and the list of the keys that matter where they are few enough for it to pay: then true, and the matrix
-// holds no more than the listed weights. Counts both ways.
+// The keys that matter and their weights where they are few enough for it to pay: then true. Otherwise all weights, in the
+// matrix. Counts both ways.
 template <class T>
 bool weigh(Attention& attention, const AttentionBlock& block, Skipping<T>& skipping, SparseBlock<T>& sparse,
            double* log_sum_exp) {
@@ -40,15 +40,14 @@ bool weigh(Attention& attention, const AttentionBlock& block, Skipping<T>& skipp
   bool few = false;
   if (plan.skip == 0 || block.width < SparseBlock<T>::kLeastWidth || attention.looks_dense<T>(block)) {
     attention.weigh<T>(block, nullptr, log_sum_exp);
-  } else {
-    if (plan.has_far()) {
-      attention.weigh<T>(block, &skipping.pieces, log_sum_exp);
-    } else {
-      if (!skipping.keys) skipping.keys.emplace(attention.regions().front().k);
-      attention.weigh_strips<T>(block, *skipping.keys, skipping.pieces, log_sum_exp);
-    }
+  } else if (plan.has_far() || plan.has_bias() || plan.has_distance_law()) {
+    attention.weigh<T>(block, &skipping.pieces, log_sum_exp);
     few = sparse.list(attention.weights().template data<T>(), skipping.pieces);
     if (!few) attention.fill_zeros(block, skipping.pieces);
+  } else {
+    if (!skipping.keys) skipping.keys.emplace(attention.regions().front().k);
+    few = sparse.search(attention, *skipping.keys, log_sum_exp);
+    if (!few) attention.weigh<T>(block, nullptr, log_sum_exp);
   }
   count_attention(pairs, few ? sparse.kept() : pairs);
   return few;
@@ -75,21 +74,20 @@ void dropout_factors(const Attention& attention, const AttentionBlock& block, co
 template <class T>
 void sparse_forward(Attention& attention, const AttentionBlock& block, const DropoutSpec& dropout,
                     const ColumnSlices<T>& values, SparseBlock<T>& sparse, Tensor out) {
-  const T* const all = attention.weights().template data<T>();
-  sparse.for_strips([&](Strip<T>& strip, std::int64_t first, std::int64_t rows) {
-    pick_weights(all + first * block.width, rows, block.width, strip);
-    if (!dropout.active()) return;
-    std::vector<T> factors;
-    dropout_factors(attention, block, dropout, strip, first, rows, factors);
-    for (std::size_t n = 0; n < factors.size(); ++n) strip.weights[n] *= factors[n];
-  });
+  if (dropout.active()) {
+    sparse.for_strips([&](Strip<T>& strip, std::int64_t first, std::int64_t rows) {
+      std::vector<T> factors;
+      dropout_factors(attention, block, dropout, strip, first, rows, factors);
+      for (std::size_t n = 0; n < factors.size(); ++n) strip.weights[n] *= factors[n];
+    });
+  }
   sparse.weighted_sums(&Strip<T>::weights, values, out);
 }
 
 // slopes = A ⊙ (M ⊙ dA - rowsum(dO ⊙ O)) from dA, and weights = A ⊙ M.
 template <class T>
 void differentiate(const Attention& attention, const AttentionBlock& block, const DropoutSpec& dropout, const Tensor& out,
-                   const Tensor& dout, const SparseBlock<T>& sparse, Strip<T>& strip, std::int64_t first, std::int64_t rows) {
+                   const Tensor& dout, Strip<T>& strip, std::int64_t first, std::int64_t rows) {
   const AttentionPlan& plan = attention.plan();
   const std::int64_t columns = out.dim(2);
   std::vector<T> factors;
@@ -106,7 +104,7 @@ void differentiate(const Attention& attention, const AttentionBlock& block, cons
       slope = softmax ? strip.weights[place] * (factors[place] * slope - mean) : T(0);
       if (plan.has_distance_law()) {
         slope *= static_cast<T>(
-            plan.distance_scale[static_cast<std::size_t>(std::abs(at.position - sparse.key_of(strip.columns[n])))]);
+            plan.distance_scale[static_cast<std::size_t>(std::abs(at.position - block.key_of(strip.columns[n])))]);
       }
       strip.weights[place] *= factors[place];
     }
@@ -115,14 +113,14 @@ void differentiate(const Attention& attention, const AttentionBlock& block, cons
 
 // region_slopes = the slopes of the region's pairs, 0 for the others.
 template <class T>
-void take_region(const Attention& attention, const AttentionBlock& block, Region region, const SparseBlock<T>& sparse,
-                 Strip<T>& strip, std::int64_t first, std::int64_t rows) {
+void take_region(const Attention& attention, const AttentionBlock& block, Region region, Strip<T>& strip, std::int64_t first,
+                 std::int64_t rows) {
   strip.region_slopes.assign(strip.slopes.size(), T(0));
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t i = attention.row(block, first + r).position;
     for (std::size_t n = 0; n < strip.size(); ++n) {
       const std::size_t place = Strip<T>::place(n, r);
-      if (attention.plan().region(i, sparse.key_of(strip.columns[n])) == region)
+      if (attention.plan().region(i, block.key_of(strip.columns[n])) == region)
         strip.region_slopes[place] = strip.slopes[place];
     }
   }
@@ -132,11 +130,9 @@ template <class T>
 void sparse_backward(Attention& attention, const AttentionBlock& block, const AttentionInputs& in, const DropoutSpec& dropout,
                      const Tensor& out, const Tensor& dout, const std::vector<ColumnSlices<T>>& keys, SparseBlock<T>& sparse,
                      const AttentionGradients& gradients) {
-  const T* const all = attention.weights().template data<T>();
   sparse.products(dout, in.v);
   sparse.for_strips([&](Strip<T>& strip, std::int64_t first, std::int64_t rows) {
-    pick_weights(all + first * block.width, rows, block.width, strip);
-    differentiate(attention, block, dropout, out, dout, sparse, strip, first, rows);
+    differentiate(attention, block, dropout, out, dout, strip, first, rows);
   });
   sparse.spread_to(&Strip<T>::weights, dout, gradients.v);
   for (const RegionInput& region : attention.regions()) {
@@ -145,7 +141,7 @@ void sparse_backward(Attention& attention, const AttentionBlock& block, const At
     if (attention.plan().has_far()) {
       slopes = &Strip<T>::region_slopes;
       sparse.for_strips([&](Strip<T>& strip, std::int64_t first, std::int64_t rows) {
-        take_region(attention, block, region.region, sparse, strip, first, rows);
+        take_region(attention, block, region.region, strip, first, rows);
       });
     }
     sparse.weighted_sums(slopes, keys[static_cast<std::size_t>(region.region)], dq);

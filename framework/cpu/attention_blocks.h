@@ -31,6 +31,11 @@ struct AttentionBlock {
   std::int64_t high = 0;
   std::vector<KeyRange> keys;
   std::int64_t width = 0;  ///< 0: nobody sees anything
+
+  std::int64_t key_of(std::int64_t column) const {
+    const KeyRange& range = column < keys.back().column ? keys.front() : keys.back();
+    return range.first + column - range.column;
+  }
 };
 
 /// What a query row sees.

@@ -8,7 +8,6 @@
 
 #include "framework/cpu/attention_rows.h"
 #include "framework/cpu/dropout_row.h"
-#include "framework/cpu/packed_keys.h"
 #include "framework/parallel.h"
 
 namespace gau::cpu {
@@ -108,6 +107,10 @@ class Attention {
   Tensor weights() const { return weights_; }
   /// Weights are from now on exp(logit - log_sum_exp) for these sums [B, R].
   void use_log_sums(const double* log_sum_exp) { log_sums_ = log_sum_exp; }
+  /// The row's, or null.
+  const double* log_sum(const AttentionRow& at) const {
+    return log_sums_ ? log_sums_ + at.sequence * geometry_.queries() + at.row : nullptr;
+  }
 
   /// Row `n` of the block's matrix.
   AttentionRow row(const AttentionBlock& block, std::int64_t n) const {
@@ -132,23 +135,6 @@ class Attention {
     const ProductTypeScope exact(backend_, DType::kF32);
     for (const RegionInput& region : regions_) logits_of<T>(block, region);
     for_rows(block, [&](const AttentionRow& at, std::int64_t n) { weigh_row(block, at, n, pieces, log_sum_exp); });
-  }
-
-  /// The same by strips of eight rows, a few strips together: for plans without far regions. Logits are still in the cache when
-  /// their softmax reads them.
-  template <class T>
-  void weigh_strips(const AttentionBlock& block, const PackedKeys<T>& keys, Pieces<T>& pieces, double* log_sum_exp) {
-    constexpr std::int64_t kGroupElements = 1 << 18;
-    pieces.resize(block);
-    const std::int64_t strips = (block.rows + kStripRows - 1) / kStripRows;
-    const std::int64_t together = std::clamp<std::int64_t>(kGroupElements / (kStripRows * block.width), 1, strips);
-    const std::int64_t groups = (strips + together - 1) / together;
-    parallel_for(block.sequences * groups, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t g = begin; g < end; ++g) {
-        const std::int64_t first = g % groups * together * kStripRows;
-        weigh_group(block, keys, g / groups, first, std::min(block.rows, first + together * kStripRows), pieces, log_sum_exp);
-      }
-    });
   }
 
   /// Whether one row, against every eighth key, keeps more than a quarter of them: then lists would not pay, and are not tried.
@@ -217,7 +203,7 @@ class Attention {
   void weigh_row(const AttentionBlock& block, const AttentionRow& at, std::int64_t n, Pieces<T>* pieces, double* log_sum_exp) {
     T* const row = weights_.data<T>() + n * block.width;
     const std::int64_t place = at.sequence * geometry_.queries() + at.row;
-    const double* const log_sum = log_sums_ ? log_sums_ + place : nullptr;
+    const double* const log_sum = this->log_sum(at);
     double value = -std::numeric_limits<double>::infinity();
     T threshold = 0;
     if (at.kind == RowKind::kTokens) {
@@ -237,37 +223,6 @@ class Attention {
     }
     if (pieces) pieces->thresholds[static_cast<std::size_t>(n)] = threshold;
     if (log_sum_exp) log_sum_exp[place] = value;
-  }
-
-  // Rows [first, end) of one of the block's sequences. A tile of keys meets all strips while it is at hand.
-  template <class T>
-  void weigh_group(const AttentionBlock& block, const PackedKeys<T>& keys, std::int64_t sequence, std::int64_t first,
-                   std::int64_t end, Pieces<T>& pieces, double* log_sum_exp) {
-    constexpr std::int64_t kTile = PackedKeys<T>::kTileKeys;
-    const Tensor& q = in_.q_near;
-    const std::int64_t in_call = block.first_sequence + sequence;
-    const T* const from = q.data<T>() + (in_call * geometry_.queries() + block.first_row) * q.dim(2);
-    std::vector<std::vector<T>> queries(static_cast<std::size_t>((end - first + kStripRows - 1) / kStripRows));
-    for (std::size_t s = 0; s < queries.size(); ++s) {
-      const std::int64_t row = first + static_cast<std::int64_t>(s) * kStripRows;
-      keys.interleave(from + row * q.dim(2), std::min(kStripRows, end - row), queries[s]);
-    }
-    T* const to = weights_.data<T>() + sequence * block.rows * block.width;
-    for (const KeyRange& range : block.keys) {
-      for (std::int64_t j = range.first, last = range.first + range.count; j < last;) {
-        const std::int64_t count = std::min(last, (j / kTile + 1) * kTile) - j;
-        for (std::size_t s = 0; s < queries.size(); ++s) {
-          const std::int64_t row = first + static_cast<std::int64_t>(s) * kStripRows;
-          keys.multiply(in_call, j, count, queries[s].data(), std::min(kStripRows, end - row),
-                        to + row * block.width + range.column + j - range.first, block.width);
-        }
-        j += count;
-      }
-    }
-    for (std::int64_t r = first; r < end; ++r) {
-      const std::int64_t n = sequence * block.rows + r;
-      weigh_row(block, row(block, n), n, &pieces, log_sum_exp);
-    }
   }
 
   // Logits of one region into weights_; far ones through a second buffer, of which only the region's pairs are taken.

@@ -16,27 +16,30 @@ namespace gau::cpu {
 template <class T>
 constexpr T kHidden = T(-1e30);
 
-/// Adds the bias to the logits of the row at position i, and hides the keys that it does not see.
+/// Adds the bias to the logits of the row at position i, from the range's first key on, and hides the keys that it does not
+/// see.
+template <class T>
+void mask_keys(const KeyRange& range, const AttentionPlan& plan, const std::int32_t* mask, std::int64_t i, T* row) {
+  const std::int64_t first = range.first, end = range.first + range.count;
+  if (plan.has_bias()) {
+    for (std::int64_t j = first; j < end; ++j) row[j - first] += static_cast<T>(plan.bias(i, j));
+  }
+  if (i >= plan.rows && plan.window < AttentionPlan::kUnlimited) {
+    const std::int64_t from = std::max(first, std::min(plan.sinks, end));
+    const std::int64_t low = std::min(std::max(i - plan.window, from), end);
+    const std::int64_t high = std::max(std::min(i + plan.window + 1, end), low);
+    for (std::int64_t j = from; j < low; ++j) row[j - first] = kHidden<T>;
+    for (std::int64_t j = std::max(high, from); j < end; ++j) row[j - first] = kHidden<T>;
+  }
+  if (plan.mask_diagonal && i >= first && i < end) row[i - first] = kHidden<T>;
+  if (mask) {
+    for (std::int64_t j = first; j < end; ++j) row[j - first] = mask[j] ? row[j - first] : kHidden<T>;
+  }
+}
+
 template <class T>
 void mask_row(const AttentionBlock& block, const AttentionPlan& plan, const std::int32_t* mask, std::int64_t i, T* logits) {
-  for (const KeyRange& range : block.keys) {
-    T* row = logits + range.column;
-    const std::int64_t first = range.first, end = range.first + range.count;
-    if (plan.has_bias()) {
-      for (std::int64_t j = first; j < end; ++j) row[j - first] += static_cast<T>(plan.bias(i, j));
-    }
-    if (i >= plan.rows && plan.window < AttentionPlan::kUnlimited) {
-      const std::int64_t from = std::max(first, std::min(plan.sinks, end));
-      const std::int64_t low = std::min(std::max(i - plan.window, from), end);
-      const std::int64_t high = std::max(std::min(i + plan.window + 1, end), low);
-      for (std::int64_t j = from; j < low; ++j) row[j - first] = kHidden<T>;
-      for (std::int64_t j = std::max(high, from); j < end; ++j) row[j - first] = kHidden<T>;
-    }
-    if (plan.mask_diagonal && i >= first && i < end) row[i - first] = kHidden<T>;
-    if (mask) {
-      for (std::int64_t j = first; j < end; ++j) row[j - first] = mask[j] ? row[j - first] : kHidden<T>;
-    }
-  }
+  for (const KeyRange& range : block.keys) mask_keys(range, plan, mask, i, logits + range.column);
 }
 
 /// x[j] = a(|Δ|) · x[j], plus m(|Δ|) with `shift`: the plan's law of the distance, on the row at position i.

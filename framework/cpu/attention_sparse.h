@@ -7,6 +7,7 @@
 
 #include "framework/attention_counters.h"
 #include "framework/cpu/attention_logits.h"
+#include "framework/cpu/key_search.h"
 #include "framework/cpu/sparse_rows.h"
 #include "framework/parallel.h"
 
@@ -51,19 +52,24 @@ class SparseBlock {
 
   explicit SparseBlock(const AttentionBlock& block) : block_(block), across_((block.rows + kStripRows - 1) / kStripRows) {}
 
-  /// Lists the kept keys of every strip. False when some strip keeps more than half of the keys: dense products are then faster
-  /// for the block.
+  /// Lists the kept keys of every strip, and their weights. False when some strip keeps more than half of the keys: dense
+  /// products are then faster for the block. From a matrix of weights,
   bool list(T* weights, const Pieces<T>& pieces) {
-    strips_.resize(static_cast<std::size_t>(strips()));
-    std::atomic<bool> sparse{true};
-    for_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
-      if (!sparse.load(std::memory_order_relaxed)) return;
-      if (!list_columns(weights + row * block_.width, rows, block_.width, block_.width, pieces.thresholds.data() + row,
+    return list_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
+      T* const from = weights + row * block_.width;
+      if (!list_columns(from, rows, block_.width, block_.width, pieces.thresholds.data() + row,
                         pieces.active.data() + row * pieces.count, block_.width / 2, strip)) {
-        sparse.store(false, std::memory_order_relaxed);
+        return false;
       }
+      pick_weights(from, rows, block_.width, strip);
+      return true;
     });
-    return sparse;
+  }
+  /// and without one.
+  bool search(const Attention& attention, const CoarseKeys<T>& keys, double* log_sum_exp) {
+    return list_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
+      return KeySearch<T>(attention, block_, keys).list(row, rows, strip, log_sum_exp);
+    });
   }
 
   /// Of the strips' eight-row lists: how many keys are kept.
@@ -75,12 +81,6 @@ class SparseBlock {
 
   std::int64_t strips() const { return block_.sequences * across_; }
 
-  /// The key at a column of the block's matrix.
-  std::int64_t key_of(std::int64_t column) const {
-    const KeyRange& range = column < block_.keys.back().column ? block_.keys.front() : block_.keys.back();
-    return range.first + column - range.column;
-  }
-
   /// Rows of `out` [B, R, C] = numbers · x for the block's rows.
   void weighted_sums(std::vector<T> Strip<T>::*numbers, const ColumnSlices<T>& x, Tensor out) {
     T* const to = out.data<T>();
@@ -89,7 +89,9 @@ class SparseBlock {
       for (std::size_t s = 0; s < strips_.size(); ++s) {
         const auto [row, rows] = extent(static_cast<std::int64_t>(s));
         const T* const keys = x.slice(begin, block_.first_sequence + row / block_.rows);
-        const auto row_of = [&, count = end - begin](std::int64_t column) { return keys + key_of(column) * count - begin; };
+        const auto row_of = [&, count = end - begin](std::int64_t column) {
+          return keys + block_.key_of(column) * count - begin;
+        };
         weighted_sum(strips_[s], (strips_[s].*numbers).data(), row_of, begin, end, rows, to + place(out, row), width);
       }
     });
@@ -99,7 +101,7 @@ class SparseBlock {
   void products(const Tensor& in, const Tensor& v) {
     const std::int64_t width = v.dim(2);
     for_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
-      dots(strip, rows_of_keys(v.data<T>(), v, row), width, rows, in.data<T>() + place(in, row), width);
+      dots(strip.columns, rows_of_keys(v.data<T>(), v, row), width, rows, in.data<T>() + place(in, row), width, strip.slopes);
     });
   }
 
@@ -129,6 +131,18 @@ class SparseBlock {
   }
 
  private:
+  template <class F>
+  bool list_strips(F&& list_strip) {
+    strips_.resize(static_cast<std::size_t>(strips()));
+    std::atomic<bool> sparse{true};
+    for_strips([&](Strip<T>& strip, std::int64_t row, std::int64_t rows) {
+      if (sparse.load(std::memory_order_relaxed) && !list_strip(strip, row, rows)) {
+        sparse.store(false, std::memory_order_relaxed);
+      }
+    });
+    return sparse;
+  }
+
   struct Extent {
     std::int64_t row, rows;
   };
@@ -147,7 +161,7 @@ class SparseBlock {
   auto rows_of_keys(P* data, const Tensor& x, std::int64_t row) const {
     P* const sequence = data + (block_.first_sequence + row / block_.rows) * x.dim(1) * x.dim(2);
     const std::int64_t columns = x.dim(2);
-    return [=, this](std::int64_t column) { return sequence + key_of(column) * columns; };
+    return [=, this](std::int64_t column) { return sequence + block_.key_of(column) * columns; };
   }
 
   const AttentionBlock& block_;

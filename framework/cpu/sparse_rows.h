@@ -102,6 +102,8 @@ namespace detail {
 // Kept keys lie anywhere, which no hardware foresees: the piece of the key so many places down the list is fetched beforehand,
 // into the second-level cache (its first level would lose it again).
 constexpr std::size_t kAhead = 24;
+// Where whole rows are read, the beginning of the one so many places down the list.
+constexpr std::size_t kRowsAhead = 4;
 
 // out[r][0 … N·lanes) = Σ_n numbers[n][r] · source row n, for eight rows: 8 N accumulators in registers.
 template <class T, int N, class RowOf>
@@ -149,6 +151,46 @@ void spread_piece(const Strip<T>& strip, const T* numbers, RowOf&& row_of, std::
   }
 }
 
+// Integers as wide as T, to choose lanes by.
+template <class T>
+struct LanesOf;
+template <>
+struct LanesOf<float> {
+  typedef std::int32_t Type __attribute__((vector_size(64)));
+};
+template <>
+struct LanesOf<double> {
+  typedef std::int64_t Type __attribute__((vector_size(64)));
+};
+
+// Lane l of the result: of a where l has no bit `kStep`, else of b, two lanes kStep apart added.
+template <class T, int kStep>
+Wide<T> add_apart(const Wide<T>& a, const Wide<T>& b) {
+  typename LanesOf<T>::Type low, high;
+  for (int l = 0; l < kLanes<T>; ++l) {
+    low[l] = (l & ~kStep) + ((l & kStep) ? static_cast<int>(kLanes<T>) : 0);
+    high[l] = low[l] + kStep;
+  }
+  return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
+}
+
+// out[r] = the sum of the lanes of row r.
+template <class T>
+[[gnu::always_inline]] inline void sums_of_rows(const Wide<T> (&sum)[kStripRows], T* out) {
+  Wide<T> two[4], four[2];
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; ++n) two[n] = add_apart<T, 1>(sum[2 * n], sum[2 * n + 1]);
+#pragma GCC unroll 2
+  for (int n = 0; n < 2; ++n) four[n] = add_apart<T, 2>(two[2 * n], two[2 * n + 1]);
+  const Wide<T> eight = add_apart<T, 4>(four[0], four[1]);
+  T lanes[kLanes<T>];
+  store<T>(lanes, eight);
+  for (std::int64_t r = 0; r < kStripRows; ++r) {
+    out[r] = lanes[r];
+    for (std::int64_t l = r + kStripRows; l < kLanes<T>; l += kStripRows) out[r] += lanes[l];
+  }
+}
+
 }  // namespace detail
 
 /// out[r] = Σ over kept keys of number · row_of(column), for columns [begin, end) of the strip's `rows` output rows.
@@ -188,15 +230,18 @@ void spread(const Strip<T>& strip, const T* numbers, RowOf&& row_of, std::int64_
   }
 }
 
-/// The strip's slopes become in[r] · row_of(column) over `width` elements; rows beyond its end have 0.
+/// out[8 n + r] = in[r] · row_of(column n) over `width` elements; rows beyond the strip's end have 0.
 template <class T, class RowOf>
-void dots(Strip<T>& strip, RowOf&& row_of, std::int64_t width, std::int64_t rows, const T* in, std::int64_t in_stride) {
+void dots(const std::vector<std::int32_t>& columns, RowOf&& row_of, std::int64_t width, std::int64_t rows, const T* in,
+          std::int64_t in_stride, std::vector<T>& out) {
   const T* row[kStripRows];
   for (std::int64_t r = 0; r < kStripRows; ++r) row[r] = in + std::min(r, rows - 1) * in_stride;
   const std::int64_t whole = width / kLanes<T> * kLanes<T>;
-  strip.slopes.assign(strip.size() * kStripRows, T(0));
-  for (std::size_t n = 0; n < strip.size(); ++n) {
-    const T* key = row_of(strip.columns[n]);
+  out.resize(columns.size() * kStripRows);
+  for (std::size_t n = 0; n < columns.size(); ++n) {
+    const T* key = row_of(columns[n]);
+    const T* later = row_of(columns[std::min(n + detail::kRowsAhead, columns.size() - 1)]);
+    for (std::int64_t at = 0; at < std::min(whole, 8 * kLanes<T>); at += kLanes<T>) __builtin_prefetch(later + at, 0, 3);
     Wide<T> sum[kStripRows] = {};
     for (std::int64_t at = 0; at < whole; at += kLanes<T>) {
       Wide<T> value, other;
@@ -207,12 +252,12 @@ void dots(Strip<T>& strip, RowOf&& row_of, std::int64_t width, std::int64_t rows
         sum[r] += value * other;
       }
     }
-    for (std::int64_t r = 0; r < rows; ++r) {
-      T total = 0;
-      for (std::int64_t lane = 0; lane < kLanes<T>; ++lane) total += sum[r][lane];
-      for (std::int64_t at = whole; at < width; ++at) total += key[at] * row[r][at];
-      strip.slopes[Strip<T>::place(n, r)] = total;
+    T* const total = out.data() + Strip<T>::place(n, 0);
+    detail::sums_of_rows<T>(sum, total);
+    for (std::int64_t at = whole; at < width; ++at) {
+      for (std::int64_t r = 0; r < kStripRows; ++r) total[r] += key[at] * row[r][at];
     }
+    std::fill(total + rows, total + kStripRows, T(0));
   }
 }
 

@@ -30,7 +30,8 @@ struct Problem {
   double spread = 3;
   bool padding = false;
   bool some_rows = false;
-  bool mixed = false;  ///< half of the strips of rows attend evenly
+  bool mixed = false;    ///< half of the strips of rows attend evenly
+  bool outlier = false;  ///< a number in every key that is larger than all others, and that no query looks at
   double dropout = 0;
   AttentionPlan plan;
 };
@@ -57,6 +58,9 @@ AttentionInputs inputs_of(const Problem& p, DType dtype) {
     Tensor row = in.q_near.segment(n * p.key_width, {p.key_width});
     kernels::scale(row, 0.01, row);
   }
+  for (std::int64_t n = 0; p.outlier && n < in.q_near.rows(); ++n) kernels::fill(in.q_near.segment(n * p.key_width, {1}), 0);
+  for (std::int64_t n = 0; p.outlier && n < in.k_near.rows(); ++n)
+    kernels::fill(in.k_near.segment(n * p.key_width, {1}), n % 2 ? 1000 : -1000);
   if (p.plan.has_far()) {
     in.q_left = normal({p.batch, p.queries, p.key_width}, dtype, 3, p.spread);
     in.k_left = normal({p.batch, p.keys, p.key_width}, dtype, 4, p.spread);
@@ -127,7 +131,7 @@ std::vector<std::pair<std::string, Problem>> problems() {
   full.queries = full.keys = 300;
   full.value_width = 50;
   Problem padded = full, rows = full, dropped = full, sinks = full, far = full, wide = full, law = full, mixed = full,
-          windowed = full;
+          windowed = full, outlier = full, diagonal = full;
   padded.padding = true;
   rows.some_rows = true;
   rows.queries = 83;
@@ -140,13 +144,17 @@ std::vector<std::pair<std::string, Problem>> problems() {
   windowed.plan.window = 200;
   windowed.plan.sinks = 5;
   mixed.mixed = true;
+  outlier.outlier = true;
+  outlier.key_width = 32;
+  diagonal.plan.mask_diagonal = diagonal.padding = true;
   far.dropout = law.dropout = 0.2;
   for (int distance = 0; distance < 300; ++distance) {
     law.plan.distance_scale.push_back(1 + 0.1 * std::log1p(distance));
     law.plan.distance_shift.push_back(-0.3 * std::log1p(distance));
   }
-  return {{"full", full}, {"padded", padded}, {"rows", rows}, {"dropout", dropped},   {"sinks", sinks},
-          {"far", far},   {"wide", wide},     {"law", law},   {"windowed", windowed}, {"mixed", mixed}};
+  return {{"full", full},         {"padded", padded}, {"rows", rows},       {"dropout", dropped},
+          {"sinks", sinks},       {"far", far},       {"wide", wide},       {"law", law},
+          {"windowed", windowed}, {"mixed", mixed},   {"outlier", outlier}, {"diagonal", diagonal}};
 }
 
 TEST(SparseAttention, EqualsDenseInDoubleWithinItsBound) {
