@@ -16,22 +16,32 @@ Shape with_columns(const Shape& shape, std::int64_t columns) {
   dims[static_cast<std::size_t>(shape.rank() - 1)] = columns;
   return Shape(std::span<const std::int64_t>(dims.data(), static_cast<std::size_t>(shape.rank())));
 }
+
+// What several products share: rounded once, where products are to round their operands.
+Tensor product_operand(const Tensor& x) {
+  if (x.dtype() != DType::kF32 || backend().product_type() != DType::kBF16 || !backend().has_native_bf16()) return x;
+  Tensor rounded = Tensor::empty(x.shape(), DType::kBF16);
+  kernels::convert(x, rounded);
+  return rounded;
+}
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& w) {
-  const Tensor xv = x.value(), wv = w.value();
-  Tensor y = Tensor::empty(with_columns(xv.shape(), wv.dim(0)), xv.dtype());
+  const Tensor xv = product_operand(x.value()), wv = w.value();
+  const Shape shape = x.shape();
+  Tensor y = Tensor::empty(with_columns(shape, wv.dim(0)), x.dtype());
   kernels::gemm(MatrixView::of(xv), MatrixView::of(wv, true), MatrixView::of(y), 1.0, false);
-  return record("linear", y, {x, w}, [xv, wv](std::span<const Tensor> g, std::span<const Wanted> wanted) {
+  return record("linear", y, {x, w}, [xv, wv, shape](std::span<const Tensor> g, std::span<const Wanted> wanted) {
+    const Tensor gv = product_operand(g[0]);
     std::vector<Tensor> d(2);
     if (wanted[0]) {
-      d[0] = Tensor::empty(xv.shape(), xv.dtype());
-      kernels::gemm(MatrixView::of(g[0]), MatrixView::of(wv), MatrixView::of(d[0]), 1.0, false);
+      d[0] = Tensor::empty(shape, g[0].dtype());
+      kernels::gemm(MatrixView::of(gv), MatrixView::of(wv), MatrixView::of(d[0]), 1.0, false);
     }
     if (wanted[1]) {
       const bool direct = wanted[1].buffer.defined();
       const Tensor dw = direct ? wanted[1].buffer : Tensor::empty(wv.shape(), wv.dtype());
-      kernels::gemm(MatrixView::of(g[0], true), MatrixView::of(xv), MatrixView::of(dw), 1.0, direct && wanted[1].begun());
+      kernels::gemm(MatrixView::of(gv, true), MatrixView::of(xv), MatrixView::of(dw), 1.0, direct && wanted[1].begun());
       if (!direct) d[1] = dw;
     }
     return d;

@@ -16,7 +16,6 @@ std::string describe_view(const char* name, const MatrixView& view) {
 
 // Every element that the view reaches lies inside its tensor.
 void require_inside(const char* name, const MatrixView& view) {
-  require_real("gemm", {name, view.tensor});
   check(
       view.rows >= 0 && view.cols >= 0 && view.batch >= 0 && view.offset >= 0 && view.row_stride >= 0 && view.batch_stride >= 0,
       ExitCode::kData, "kernel gemm: {} has a negative size, offset or stride", describe_view(name, view));
@@ -46,6 +45,9 @@ void require_spec(const char* kernel, const Operand& x, const DropoutSpec& spec)
 
 void gemm(const MatrixView& a, const MatrixView& b, const MatrixView& c, double alpha, bool accumulate) {
   const KernelTimer timer("gemm");
+  require_defined("gemm", {"a", a.tensor});
+  require_defined("gemm", {"b", b.tensor});
+  require_real("gemm", {"c", c.tensor});
   require_inside("a", a);
   require_inside("b", b);
   require_inside("c", c);
@@ -53,8 +55,11 @@ void gemm(const MatrixView& a, const MatrixView& b, const MatrixView& c, double 
                     (b.batch == c.batch || b.batch == 1);
   check(fits, ExitCode::kData, "kernel gemm: shapes do not fit: {} times {} into {}", describe_view("a", a),
         describe_view("b", b), describe_view("c", c));
-  check(a.tensor.dtype() == c.tensor.dtype() && b.tensor.dtype() == c.tensor.dtype(), ExitCode::kData,
-        "kernel gemm: types differ: {}, {}, {}", describe("a", a.tensor), describe("b", b.tensor), describe("c", c.tensor));
+  const auto suits = [&](DType type) {
+    return type == c.tensor.dtype() || (type == DType::kBF16 && c.tensor.dtype() == DType::kF32);
+  };
+  check(suits(a.tensor.dtype()) && suits(b.tensor.dtype()), ExitCode::kData, "kernel gemm: types differ: {}, {}, {}",
+        describe("a", a.tensor), describe("b", b.tensor), describe("c", c.tensor));
   backend().gemm(a, b, c, alpha, accumulate);
 }
 

@@ -11,7 +11,7 @@
 namespace gau::kernels {
 
 /// c = alpha · a b, or c + alpha · a b with `accumulate`. Inner sizes, outer sizes and batches (equal, or 1 in a or b) must
-/// fit.
+/// fit. Where c is f32, a and b may be bf16: rounded before, they are as they would be rounded here.
 void gemm(const MatrixView& a, const MatrixView& b, const MatrixView& c, double alpha = 1, bool accumulate = false);
 
 void fill(Tensor out, double value);

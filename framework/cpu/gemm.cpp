@@ -172,26 +172,37 @@ Tensor rounded_to_bf16(const MatrixView& view) {
   return packed;
 }
 
-// What enters a product instead: a machine without bf16 products gets the same numbers from float ones.
+// A view as products of this type read it: as it lies where it was rounded before, else rounded and packed. A machine without
+// bf16 products gets the same numbers from float ones.
 template <class Operand>
-Tensor rounded(const MatrixView& view) {
-  return rounded_to_bf16(view).to(DTypeOf<Operand>::value);
+MatrixView as_operand(const MatrixView& view) {
+  MatrixView operand = view;
+  if (view.tensor.dtype() == DType::kBF16) {
+    operand.tensor = view.tensor.to(DTypeOf<Operand>::value);
+    return operand;
+  }
+  operand.tensor = rounded_to_bf16(view).to(DTypeOf<Operand>::value);
+  operand.offset = 0;
+  operand.row_stride = operand.tensor.dim(2);
+  operand.batch_stride = operand.tensor.dim(1) * operand.tensor.dim(2);
+  return operand;
 }
 
 // The copy of b that products by it keep while weights stay as they are; null where b is none of them or oneDNN cannot.
 template <class Operand>
 std::shared_ptr<const PackedMatrix> kept_weights(const GemmShape& shape, const MatrixView& b, DType product_type) {
-  WeightsScope* const scope = shape.batch == 1 && !shape.transpose_a ? WeightsScope::of(b.tensor) : nullptr;
+  const bool suits = shape.batch == 1 && !shape.transpose_a && b.tensor.dtype() == DType::kF32;
+  WeightsScope* const scope = suits ? WeightsScope::of(b.tensor) : nullptr;
   if (!scope) return nullptr;
   const float* const first = b.tensor.data<float>() + b.offset;
   std::shared_ptr<const void>& kept = scope->kept({first, b.rows, b.cols, b.row_stride, b.transposed, product_type});
   if (!kept && product_type == DType::kF32) {
     kept = pack_onednn(shape, first);
   } else if (!kept) {
-    const Tensor copy = rounded<Operand>(b);
+    const MatrixView copy = as_operand<Operand>(b);
     GemmShape dense = shape;
-    dense.row_stride_b = copy.dim(2);
-    kept = pack_onednn(dense, copy.data<Operand>());
+    dense.row_stride_b = copy.row_stride;
+    kept = pack_onednn(dense, copy.tensor.data<Operand>());
   }
   return std::static_pointer_cast<const PackedMatrix>(kept);
 }
@@ -215,20 +226,26 @@ bool gemm_by_weights(const GemmShape& shape, const Operand* a, const MatrixView&
 
 template <class Operand>
 void gemm_rounded(const MatrixView& a, const MatrixView& b, const MatrixView& c, double alpha, bool accumulate) {
-  const Tensor left = rounded<Operand>(a);
-  GemmShape shape = shape_of(a, b, c);
-  shape.alpha = static_cast<float>(alpha);
-  shape.accumulate = accumulate;
-  shape.row_stride_a = left.dim(2);
-  shape.batch_stride_a = a.batch == 1 ? 0 : left.dim(1) * left.dim(2);
-  fold_batch(shape);
+  const MatrixView left = as_operand<Operand>(a);
+  const auto shape_with = [&](const MatrixView& right) {
+    GemmShape shape = shape_of(left, right, c);
+    shape.alpha = static_cast<float>(alpha);
+    shape.accumulate = accumulate;
+    fold_batch(shape);
+    return shape;
+  };
   Tensor out = c.tensor;
+  const Operand* const from = left.tensor.data<Operand>() + left.offset;
   float* const to = out.data<float>() + c.offset;
-  if (gemm_by_weights(shape, left.data<Operand>(), b, DType::kBF16, to)) return;
-  const Tensor right = rounded<Operand>(b);
-  shape.row_stride_b = right.dim(2);
-  shape.batch_stride_b = b.batch == 1 ? 0 : right.dim(1) * right.dim(2);
-  gemm_panels(shape, left.data<Operand>(), right.data<Operand>(), to);
+  if (gemm_by_weights(shape_with(b), from, b, DType::kBF16, to)) return;
+  const MatrixView right = as_operand<Operand>(b);
+  gemm_panels(shape_with(right), from, right.tensor.data<Operand>() + right.offset, to);
+}
+
+// Products of float32 operands while products are to be in bf16, and of operands that were rounded before.
+bool is_rounded(const MatrixView& a, const MatrixView& b, const MatrixView& c, DType product_type) {
+  if (a.tensor.dtype() == DType::kBF16 || b.tensor.dtype() == DType::kBF16) return true;
+  return product_type == DType::kBF16 && c.tensor.dtype() == DType::kF32;
 }
 
 }  // namespace
@@ -253,7 +270,7 @@ void CpuBackend::gemm(const MatrixView& a, const MatrixView& b, const MatrixView
   shape.alpha = alpha;
   shape.accumulate = accumulate;
   if (shape.batch == 0 || shape.m == 0 || shape.n == 0) return;
-  if (product_type_ == DType::kBF16 && c.tensor.dtype() == DType::kF32 && shape.k > 0) {
+  if (shape.k > 0 && cpu::is_rounded(a, b, c, product_type_)) {
     return cpu::has_native_bf16() ? cpu::gemm_rounded<BFloat16>(a, b, c, alpha, accumulate)
                                   : cpu::gemm_rounded<float>(a, b, c, alpha, accumulate);
   }

@@ -140,5 +140,22 @@ TEST(Backward, OpsAddIntoTheBuffersOfLeaves) {
   }
 }
 
+// What its products share is rounded once, to the numbers that each of them would round it to.
+TEST(Backward, LinearInBf16MultipliesRoundedOperands) {
+  const auto f32 = [](const Shape& shape, double from) { return numbers(shape, from).to(DType::kF32); };
+  const auto rounded = [](const Tensor& x) { return x.to(DType::kBF16).to(DType::kF32); };
+  const Tensor weights = f32({3, 4}, 0.11), in = f32({2, 4}, -0.37), slope = f32({2, 3}, 0.23);
+  const auto gradients = [&](const Tensor& x_value, const Tensor& w_value, const Tensor& g) {
+    const Variable x(x_value, true), w(w_value, true);
+    backward(ops::weighted_sum(ops::linear(x, w), g));
+    return std::pair{x.grad(), w.grad()};
+  };
+  const auto expected = gradients(rounded(in), rounded(weights), rounded(slope));
+  const ProductTypeScope scope(backend(), DType::kBF16);
+  const auto got = gradients(in, weights, slope);
+  for (std::int64_t i = 0; i < in.size(); ++i) EXPECT_NEAR(got.first.at(i), expected.first.at(i), 1e-6) << i;
+  for (std::int64_t i = 0; i < weights.size(); ++i) EXPECT_NEAR(got.second.at(i), expected.second.at(i), 1e-6) << i;
+}
+
 }  // namespace
 }  // namespace gau

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "framework/error.h"
 #include "framework/kernels.h"
 #include "framework/parallel.h"
 #include "tests/framework/test_tensors.h"
@@ -78,6 +79,31 @@ TEST(Bf16, SameBitsForAnyNumberOfThreads) {
     for (std::int64_t i = 0; i < one.size(); ++i) ASSERT_EQ(one.data<float>()[i], many.data<float>()[i]) << count;
   }
   set_threads(before);
+}
+
+// An operand that several products share may be rounded before.
+TEST(Bf16, OperandsRoundedBeforeGiveTheSameBits) {
+  const Tensor a = test::random_tensor<float>({3, 40, 24}, 1), b = test::random_tensor<float>({3, 24, 33}, 2);
+  const auto run = [&](const Tensor& left, const Tensor& right, DType type) {
+    const ProductTypeScope scope(backend(), type);
+    Tensor c = Tensor::empty({3, 40, 33}, DType::kF32);
+    kernels::gemm(MatrixView::batched(left), MatrixView::batched(right), MatrixView::batched(c));
+    return c;
+  };
+  const Tensor expected = run(a, b, DType::kBF16), ra = a.to(DType::kBF16), rb = b.to(DType::kBF16);
+  EXPECT_TRUE(test::same_bits(run(ra, b, DType::kBF16), expected));
+  EXPECT_TRUE(test::same_bits(run(a, rb, DType::kBF16), expected));
+  EXPECT_TRUE(test::same_bits(run(ra, rb, DType::kF32), expected));
+  EXPECT_FALSE(test::same_bits(run(a, b, DType::kF32), expected));
+  // A part of it, as it lies.
+  const Tensor whole = run(ra, rb, DType::kBF16);
+  Tensor part = Tensor::empty({10, 7}, DType::kF32);
+  kernels::gemm({ra, 10, 24, 24, false, 40 * 24 + 5 * 24}, {rb, 24, 7, 33, false, 24 * 33 + 3}, MatrixView::of(part));
+  for (std::int64_t r = 0; r < 10; ++r) {
+    for (std::int64_t col = 0; col < 7; ++col) ASSERT_NEAR(part.at(r * 7 + col), whole.at((40 + 5 + r) * 33 + 3 + col), 1e-5);
+  }
+  Tensor rounded_sum = Tensor::empty({3, 40, 33}, DType::kBF16);
+  EXPECT_THROW(kernels::gemm(MatrixView::batched(ra), MatrixView::batched(rb), MatrixView::batched(rounded_sum)), Error);
 }
 
 }  // namespace
