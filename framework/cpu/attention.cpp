@@ -12,6 +12,7 @@
 
 #include "framework/cpu/attention_sparse.h"
 #include "framework/cpu/cpu_backend.h"
+#include "framework/weights_scope.h"
 
 namespace gau::cpu {
 
@@ -22,6 +23,28 @@ DType value_products(Backend& backend, const AttentionBlock& block) {
   constexpr std::int64_t kLeastWidth = 256;
   return block.width < kLeastWidth ? DType::kF32 : backend.product_type();
 }
+
+// While blocks of one sequence follow each other, products keep its keys and values as they read them best (WeightsScope): each
+// block of rows would pack them anew. Only where blocks read the same keys; copies for each window would be read once.
+class SequenceScope {
+ public:
+  void enter(const Attention& attention, const AttentionInputs& in, const AttentionBlock& block) {
+    const bool shared =
+        block.sequences == 1 && block.rows < attention.geometry().queries() && block.width == attention.geometry().keys();
+    const std::int64_t sequence = shared ? block.first_sequence : -1;
+    if (sequence == sequence_) return;
+    keys_.reset();
+    values_.reset();
+    sequence_ = sequence;
+    if (!shared) return;
+    values_.emplace(in.v);
+    keys_.emplace(in.k_near);
+  }
+
+ private:
+  std::int64_t sequence_ = -1;
+  std::optional<WeightsScope> values_, keys_;
+};
 
 // What a call needs where it skips: room, and the keys packed for the first block that asks.
 template <class T>
@@ -202,6 +225,7 @@ void forward(Backend& backend, const AttentionInputs& in, const AttentionPlan& p
              Tensor log_sum_exp) {
   Attention attention(backend, in, plan);
   Skipping<T> skipping;
+  SequenceScope scope;
   std::optional<ColumnSlices<T>> values;  // made for the first block that needs them
   Tensor weights = attention.weights();
   for (const AttentionBlock& block : attention.geometry().blocks()) {
@@ -210,6 +234,7 @@ void forward(Backend& backend, const AttentionInputs& in, const AttentionPlan& p
       write_nothing<T>(attention, block, out, log_sum_exp.data<double>());
       continue;
     }
+    scope.enter(attention, in, block);
     SparseBlock<T> sparse(block);
     if (weigh(attention, block, skipping, sparse, log_sum_exp.data<double>())) {
       if (!values) values.emplace(in.v);
@@ -241,12 +266,14 @@ void backward(Backend& backend, const AttentionInputs& in, const AttentionPlan& 
     if (gradient->defined()) backend.fill(*gradient, 0);
   }
   Skipping<T> skipping;
+  SequenceScope scope;
   std::vector<ColumnSlices<T>> keys;  // of every region, made for the first block that needs them
   Tensor ds = attention.buffer();
   Tensor scratch = plan.has_far() ? attention.buffer() : Tensor();
   for (const AttentionBlock& block : attention.geometry().blocks()) {
     if (block.width == 0) continue;
     const ProductTypeScope products(backend, value_products(backend, block));
+    scope.enter(attention, in, block);
     SparseBlock<T> sparse(block);
     if (weigh<T>(attention, block, skipping, sparse, nullptr)) {
       if (keys.empty()) {
