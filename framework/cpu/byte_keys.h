@@ -69,7 +69,7 @@ class ByteKeys {
       const float length = length_of(row, width_), error = std::sqrt(squares);
       queries.scale[r] = scale;
       queries.error[r] = kMargin * (error * largest_.length + (length + error) * largest_.error +
-                                    rounding_of_dot<float>(width_) * length * largest_.length);
+                                    rounding_of_dot<float>(width_ + kMoreRoundings) * length * largest_.length);
     }
   }
 
@@ -117,7 +117,8 @@ class ByteKeys {
     return sum;
   }
 
-  static constexpr float kMargin = 1.001F;  // for the rounding of the bound itself
+  static constexpr float kMargin = 1.001F;           // for the rounding of the bound itself
+  static constexpr std::int64_t kMoreRoundings = 8;  // of scales, of e and of the result, beside a dot's own
 
   struct Extremes {
     float length = 0, error = 0;
