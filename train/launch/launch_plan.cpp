@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string_view>
@@ -99,7 +100,7 @@ void add_open_mpi(Command& command, const Request& request, const Placement& pla
 }
 
 void add_mpich(Command& command, const Request& request, const Placement& placement) {
-  command.passes_signals = false;
+  command.mpich = true;
   if (!request.hostfile.empty()) append(command.words, {"-f", request.hostfile});
   if (places_ranks(request.mpirun_arguments)) return;
   append(command.words, {"-bind-to", placement.enough_cores ? fmt::format("core:{}", placement.threads) : "none"});
@@ -188,6 +189,8 @@ Command job_command(const Request& request, MpiKind kind, int cores, const Envir
     add_mpich(command, request, placement);
   }
   append(command.words, request.mpirun_arguments);
+  // See mpich_report.h.
+  if (kind == MpiKind::kMpich) append(command.words, {std::filesystem::read_symlink("/proc/self/exe").string(), "--"});
   append(command.words, request.program);
   return command;
 }
