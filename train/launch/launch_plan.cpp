@@ -9,11 +9,11 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string_view>
 
 #include "framework/error.h"
+#include "framework/read_file.h"
 #include "train/checkpoint_store.h"
 
 namespace gau::launch {
@@ -144,8 +144,7 @@ std::string Command::str() const {
 }
 
 Hosts read_hostfile(const std::string& path) {
-  std::ifstream file(path);
-  check(file.good(), ExitCode::kIo, "{}: the host file cannot be read", path);
+  std::istringstream file(read_file(path, "a host file"));
   Hosts hosts{0, 0};
   for (std::string line; std::getline(file, line);) {
     line.erase(std::min(line.find('#'), line.size()));

@@ -64,7 +64,8 @@ class Output {
  public:
   Output(int target, bool mpich) : target_(target), mpich_(mpich) {
     std::array<int, 2> ends{};
-    check(pipe2(ends.data(), O_CLOEXEC) == 0, ExitCode::kIo, "a pipe cannot be made: {}", std::strerror(errno));
+    const int made = pipe2(ends.data(), O_CLOEXEC);  // before the arguments below, one of which is errno
+    check(made == 0, ExitCode::kIo, "a pipe cannot be made: {}", std::strerror(errno));
     read_ = ends[0];
     write_ = ends[1];
     fcntl(read_, F_SETFL, O_NONBLOCK);
@@ -171,7 +172,8 @@ bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || 
 
 pid_t start(const Command& command, Output& out, Output& err) {
   std::array<int, 2> failure{};
-  check(pipe2(failure.data(), O_CLOEXEC) == 0, ExitCode::kIo, "a pipe cannot be made: {}", std::strerror(errno));
+  const int made = pipe2(failure.data(), O_CLOEXEC);  // before the arguments below, one of which is errno
+  check(made == 0, ExitCode::kIo, "a pipe cannot be made: {}", std::strerror(errno));
   const pid_t self = getpid();
   const pid_t id = fork();
   if (id == 0) become(command, out, err, failure[1], self);
