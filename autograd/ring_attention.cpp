@@ -13,7 +13,7 @@
 namespace gau::ops {
 namespace {
 
-// What is a key's own, and its gradients.
+// What belongs to keys, its gradients, and those of queries.
 constexpr Tensor AttentionInputs::*kKeys[] = {&AttentionInputs::k_near, &AttentionInputs::k_left, &AttentionInputs::k_right,
                                               &AttentionInputs::v};
 constexpr Tensor AttentionGradients::*kKeyGradients[] = {&AttentionGradients::k_near, &AttentionGradients::k_left,
@@ -21,7 +21,7 @@ constexpr Tensor AttentionGradients::*kKeyGradients[] = {&AttentionGradients::k_
 constexpr Tensor AttentionGradients::*kQueryGradients[] = {&AttentionGradients::q_near, &AttentionGradients::q_left,
                                                            &AttentionGradients::q_right};
 
-/// Whether some query row of a member sees some key of a part.
+/// Whether some query row of a member sees some key of a part: the same on all members, since all know all positions.
 class Sight {
  public:
   Sight(const AttentionPlan& plan, const Tensor& key_mask, const SharedSequence& shared, const SharedQueries& queries,
@@ -129,14 +129,13 @@ class Ring {
   int user_in(int step) const { return (me_ + step) % count_; }
 
   static Tensor like(const Tensor& x) { return x.defined() ? Tensor::empty(x.shape(), x.dtype()) : Tensor(); }
+  static void zero(const Tensor& x) {
+    if (x.defined()) kernels::fill(x, 0);
+  }
   AttentionGradients zeros() const {
     const AttentionGradients d = gradients_like(own_);
-    for (const auto list : {std::span<Tensor AttentionGradients::*const>(kQueryGradients),
-                            std::span<Tensor AttentionGradients::*const>(kKeyGradients)}) {
-      for (const auto member : list) {
-        if ((d.*member).defined()) kernels::fill(d.*member, 0);
-      }
-    }
+    for (const auto member : kQueryGradients) zero(d.*member);
+    for (const auto member : kKeyGradients) zero(d.*member);
     return d;
   }
   static void add(const Tensor& x, const Tensor& sum) {

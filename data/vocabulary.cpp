@@ -1,14 +1,13 @@
 // Vocabulary: rows, look-up by text, specials by name.
 #include "data/vocabulary.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "framework/error.h"
 #include "framework/hdf5_file.h"
 #include "framework/log.h"
+#include "framework/read_file.h"
 
 namespace gau {
 namespace {
@@ -16,19 +15,17 @@ namespace {
 constexpr std::int64_t kWarnedDuplicates = 10;
 
 std::vector<std::string> lines_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  check(in.good(), ExitCode::kIo, "{}: cannot be opened: {}", path, std::strerror(errno));
+  std::istringstream in(read_file(path, "a vocabulary"));
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) {
     if (line.ends_with('\r')) line.pop_back();
     lines.push_back(line);
   }
-  check(in.eof(), ExitCode::kIo, "{}: cannot be read: {}", path, std::strerror(errno));
   return lines;
 }
 
 bool looks_like_hdf5(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
+  std::ifstream in = open_file(path, "a vocabulary");
   return in.get() == 0x89;
 }
 

@@ -83,7 +83,9 @@ void Communicator::wait(Transfer& transfer) {
     watchdog_->begin(fmt::format("gau: {}: gave up waiting for {} at {}", describe(rank_), describe(transfer.peer()),
                                  transfer.label().str()));
   }
+  // What this rank still receives may be what the awaited one waits for.
   for (int polls = 0; !transfer.done(); ++polls) {
+    progress();
     if (polls < kSpins) continue;
     if (polls < kSpins + kYields) {
       std::this_thread::yield();

@@ -3,15 +3,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "framework/atomic_file.h"
 #include "framework/digest.h"
 #include "framework/error.h"
 #include "framework/hdf5_file.h"
+#include "framework/read_file.h"
 #include "train/manifest.h"
 
 namespace gau {
@@ -93,14 +91,6 @@ Snapshot read_optimizer(const Manifest& manifest, std::int64_t size) {
   return snapshot;
 }
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  check(file.good(), ExitCode::kIo, "{}: cannot be read: {}", path, std::strerror(errno));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 void copy_tensor(const Tensor& from, Tensor& to) {
   const bool fits = to.defined() && to.dtype() == from.dtype() && to.shape() == from.shape();
   if (!fits) to = Tensor::empty(from.shape(), from.dtype());
@@ -109,7 +99,7 @@ void copy_tensor(const Tensor& from, Tensor& to) {
 
 Manifest read_manifest(const std::string& directory, std::vector<ManifestFile>& files) {
   const std::string path = directory + "/" + kManifest;
-  Manifest manifest = parse_manifest(read_text(path), path, files);
+  Manifest manifest = parse_manifest(read_file(path, "a manifest"), path, files);
   manifest.directory = directory;
   return manifest;
 }

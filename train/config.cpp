@@ -8,14 +8,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "framework/log.h"
+#include "framework/read_file.h"
 #include "layers/method.h"
 #include "train/config_file.h"
 #include "train/config_keys.h"
@@ -205,13 +203,8 @@ Config parse_config(const std::string& text, const std::string& name, const std:
 
 Config load_config(const std::string& path, const std::vector<std::string>& settings, const Environment& environment) {
   if (path.empty()) return parse_config("", "defaults", settings, environment);
-  std::ifstream file(path, std::ios::binary);
-  check(file.good(), ExitCode::kIo, "{}: cannot read the configuration: {}", path, std::strerror(errno));
-  std::ostringstream text;
-  // Writing nothing, which is what an empty file holds, would count as a failure.
-  if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
-  check(!file.bad() && !text.fail(), ExitCode::kIo, "{}: cannot read the configuration", path);
-  return parse_config(text.str(), path, settings, environment);
+  const std::string text = read_file(path, "a configuration", kMostTextBytes, FileSource::kFileOrStream);
+  return parse_config(text, path, settings, environment);
 }
 
 std::string to_toml(const Config& config) {

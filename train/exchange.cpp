@@ -6,13 +6,12 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "data/vocabulary.h"
 #include "framework/atomic_file.h"
 #include "framework/error.h"
+#include "framework/read_file.h"
 #include "layers/parameter_names.h"
 #include "train/exchange_config.h"
 #include "train/strict_json.h"
@@ -55,14 +54,7 @@ fs::path tensors_path(const std::string& source) {
 std::string read_text(const fs::path& path) {
   std::error_code error;
   check(fs::exists(path, error), ExitCode::kData, "{}: is missing", path.string());
-  check(fs::is_regular_file(path, error), ExitCode::kData, "{}: is no regular file", path.string());
-  check(fs::file_size(path, error) <= kMostConfigBytes && !error, ExitCode::kData, "{}: has more than {} bytes", path.string(),
-        kMostConfigBytes);
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  check(file.good() || file.eof(), ExitCode::kIo, "{}: cannot be read: {}", path.string(), std::strerror(errno));
-  return text.str();
+  return read_file(path.string(), "a configuration", kMostConfigBytes);
 }
 
 /// The shape [rows, columns] of a tensor that there must be.

@@ -1,14 +1,13 @@
 #include "train/file_kind.h"
 
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "framework/error.h"
 #include "framework/hdf5_file.h"
+#include "framework/read_file.h"
 #include "train/exchange.h"
 #include "train/safetensors.h"
 
@@ -25,8 +24,7 @@ constexpr std::pair<FileKind, const char*> kNames[] = {
     {FileKind::kExchange, "exchange"}, {FileKind::kModelFolder, "model"}};
 
 std::string first_bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  check(file.good(), ExitCode::kIo, "{}: cannot be opened: {}", path, std::strerror(errno));
+  std::ifstream file = open_file(path, "a file");
   std::string start(16, '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<std::size_t>(file.gcount()));

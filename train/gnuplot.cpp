@@ -9,12 +9,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "framework/atomic_file.h"
 #include "framework/error.h"
 #include "framework/log.h"
+#include "framework/read_file.h"
 
 namespace gau {
 namespace {
@@ -27,8 +26,8 @@ class ScratchDirectory {
   ScratchDirectory() {
     std::error_code error;
     std::string pattern = (fs::temp_directory_path(error) / "gau-plot-XXXXXX").string();
-    check(!error && mkdtemp(pattern.data()) != nullptr, ExitCode::kIo,
-          "{}: cannot make a directory for plotting: {}; set TMPDIR to one that can be written", pattern,
+    const bool made = !error && mkdtemp(pattern.data()) != nullptr;  // before the arguments below, one of which is errno
+    check(made, ExitCode::kIo, "{}: cannot make a directory for plotting: {}; set TMPDIR to one that can be written", pattern,
           error ? error.message() : std::strerror(errno));
     path_ = pattern;
   }
@@ -44,11 +43,6 @@ class ScratchDirectory {
  private:
   fs::path path_;
 };
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 enum class Outcome { kDone, kMissing, kFailed };
 
@@ -92,7 +86,7 @@ bool fonts_have(const std::set<char32_t>& characters) {
   for (char32_t code : characters) charset += fmt::format("{:x} ", static_cast<std::uint32_t>(code));
   charset.pop_back();
   return run_program(directory, {"fc-list", charset}, "fonts.txt") == Outcome::kDone &&
-         !read_file(directory.file("fonts.txt")).empty();
+         !read_file(directory.file("fonts.txt"), "a list of fonts").empty();
 }
 
 bool run_gnuplot(const std::vector<ScriptFile>& files, const std::vector<PictureFile>& pictures) {
@@ -110,10 +104,11 @@ bool run_gnuplot(const std::vector<ScriptFile>& files, const std::vector<Picture
     warned = true;
     return false;
   }
-  std::string messages = read_file(directory.file("messages.txt"));
+  std::string messages = read_file(directory.file("messages.txt"), "messages");
   std::replace(messages.begin(), messages.end(), '\n', ' ');
   check(outcome == Outcome::kDone, ExitCode::kIo, "{}: gnuplot failed: {}", pictures.front().path, messages);
-  for (const PictureFile& picture : pictures) write_file(picture.path, read_file(directory.file(picture.name.c_str())));
+  for (const PictureFile& picture : pictures)
+    write_file(picture.path, read_file(directory.file(picture.name.c_str()), "a picture"));
   return true;
 }
 

@@ -6,11 +6,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "framework/digest.h"
 #include "framework/error.h"
+#include "framework/read_file.h"
 
 namespace gau {
 namespace {
@@ -125,8 +125,7 @@ std::string optimizer_file_name(std::int64_t part) { return fmt::format("optimiz
 
 ManifestFile describe_file(const std::string& directory, const std::string& name) {
   const std::string path = directory + "/" + name;
-  std::ifstream file(path, std::ios::binary);
-  check(file.good(), ExitCode::kIo, "{}: cannot be read: {}", path, std::strerror(errno));
+  std::ifstream file = open_file(path, "a file of a checkpoint");
   ManifestFile described;
   described.name = name;
   Digest digest;

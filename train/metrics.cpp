@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -17,6 +16,7 @@
 #include "framework/atomic_file.h"
 #include "framework/error.h"
 #include "framework/log.h"
+#include "framework/read_file.h"
 
 namespace gau {
 namespace {
@@ -25,15 +25,17 @@ constexpr std::size_t kRecentSteps = 50;
 
 /// The whole lines of earlier steps, up to `step`. Steps ascend, so the first later, damaged or unfinished line ends them.
 std::string lines_up_to(const std::string& path, std::int64_t step) {
-  std::ifstream file(path, std::ios::binary);
+  if (step == 0 || !std::filesystem::exists(path)) return "";
+  std::ifstream file = open_file(path, "metrics");
   std::string kept, line;
-  while (step > 0 && std::getline(file, line) && !file.eof()) {
+  while (std::getline(file, line) && !file.eof()) {
     const auto object = nlohmann::json::parse(line, nullptr, false);
     if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer() ||
         object["step"].get<std::int64_t>() > step)
       break;
     kept += line + "\n";
   }
+  check(!file.bad(), ExitCode::kIo, "{}: cannot be read: {}", path, std::strerror(errno));
   return kept;
 }
 

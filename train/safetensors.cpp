@@ -168,7 +168,8 @@ Reader::~Reader() { close(file_); }
 
 void Reader::read_header() {
   struct stat status {};
-  check(fstat(file_, &status) == 0, ExitCode::kIo, "{}: cannot be read: {}", path_, std::strerror(errno));
+  const int told = fstat(file_, &status);  // before the arguments below, one of which is errno
+  check(told == 0, ExitCode::kIo, "{}: cannot be read: {}", path_, std::strerror(errno));
   check(S_ISREG(status.st_mode), ExitCode::kData, "{}: is no regular file", path_);
   bytes_ = static_cast<std::uint64_t>(status.st_size);
   check(bytes_ >= kPrefix, ExitCode::kData, "{}: {} bytes: too short for a safetensors file", path_, bytes_);

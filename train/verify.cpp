@@ -6,13 +6,13 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "data/corpus.h"
 #include "framework/digest.h"
 #include "framework/hdf5_file.h"
+#include "framework/read_file.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/exchange.h"
@@ -120,12 +120,11 @@ std::string check_config(const std::string& path) {
 }
 
 std::string check_metrics(const std::string& path) {
-  check(fs::is_regular_file(path), ExitCode::kData, "{}: is no regular file", path);
-  std::ifstream file(path, std::ios::binary);
-  check(file.good(), ExitCode::kIo, "{}: cannot be opened: {}", path, std::strerror(errno));
+  std::ifstream file = open_file(path, "metrics");
   std::int64_t count = 0;
   for (std::string line; std::getline(file, line); ++count)
     check(nlohmann::json::accept(line), ExitCode::kData, "{}:{}: is not valid JSON", path, count + 1);
+  check(file.eof(), ExitCode::kIo, "{}: cannot be read: {}", path, std::strerror(errno));
   return fmt::format("{} lines", count);
 }
 

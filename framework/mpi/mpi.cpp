@@ -2,10 +2,12 @@
 //
 // MPI_THREAD_FUNNELED: the main thread alone makes calls. A message is its header, with up to 4 KiB of data behind it in the
 // same buffer; longer data follow as a second message, straight from and into the caller's memory. That is received only after
-// the header was found right: data that are longer than expected would be written beyond their place. Headers of a kind share a
-// tag and so keep their order; data have a tag by number, since which of several headers is looked at first is open.
+// the header was found right: data that are longer than expected would be written beyond their place. So that nobody's data
+// wait for the moment in which just that receive is asked about, progress() looks at the headers of all. Headers of a kind
+// share a tag and so keep their order; data have a tag by number, since which of several headers is looked at first is open.
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -64,13 +66,16 @@ class Sending final : public Transfer {
 
 class Receiving final : public Transfer {
  public:
-  Receiving(const MpiRanks& ranks, const MessageLabel& label, int peer, int data_tag, std::span<std::byte> data);
+  Receiving(MpiRanks& ranks, const MessageLabel& label, int peer, int data_tag, std::span<std::byte> data);
+  ~Receiving() override;
   bool done() override;
+  /// Receives the data once the header is here; true when it is.
+  bool look_at_header();
 
  private:
   void take_header();
 
-  const MpiRanks& ranks_;
+  MpiRanks& ranks_;
   int data_tag_;
   std::span<std::byte> data_;
   std::vector<std::byte> first_;
@@ -103,7 +108,11 @@ class MpiRanks final : public Communicator {
   void progress() override {
     int flag = 0;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    const std::vector<Receiving*> open = without_header_;
+    for (Receiving* const message : open) message->look_at_header();
   }
+  void await_header(Receiving& message) { without_header_.push_back(&message); }
+  void forget_header(Receiving& message) { std::erase(without_header_, &message); }
   void finish() override {
     barrier({MessageKind::kFinish});
     set_timeout(0);
@@ -123,6 +132,7 @@ class MpiRanks final : public Communicator {
   }
 
   Numbers sent_, received_;
+  std::vector<Receiving*> without_header_;  // in the order in which they were made
 };
 
 int part_bytes(std::size_t total, std::size_t offset) { return static_cast<int>(std::min(kLargestPart, total - offset)); }
@@ -147,12 +157,15 @@ bool Sending::done() {
   return finished_;
 }
 
-Receiving::Receiving(const MpiRanks& ranks, const MessageLabel& label, int peer, int data_tag, std::span<std::byte> data)
+Receiving::Receiving(MpiRanks& ranks, const MessageLabel& label, int peer, int data_tag, std::span<std::byte> data)
     : Transfer(peer, label), ranks_(ranks), data_tag_(data_tag), data_(data), first_(sizeof(MessageHeader) + kInline) {
   require(MPI_Irecv(first_.data(), static_cast<int>(first_.size()), MPI_BYTE, peer, header_tag(label.kind), MPI_COMM_WORLD,
                     header_.add()),
           "MPI_Irecv");
+  ranks_.await_header(*this);
 }
+
+Receiving::~Receiving() { ranks_.forget_header(*this); }
 
 void Receiving::take_header() {
   MessageHeader header;
@@ -170,12 +183,17 @@ void Receiving::take_header() {
   }
 }
 
+bool Receiving::look_at_header() {
+  if (checked_) return true;
+  if (!header_.done("receiving", ranks_, *this)) return false;
+  ranks_.forget_header(*this);
+  take_header();
+  return true;
+}
+
 bool Receiving::done() {
   if (finished_) return true;
-  if (!checked_) {
-    if (!header_.done("receiving", ranks_, *this)) return false;
-    take_header();
-  }
+  if (!look_at_header()) return false;
   finished_ = parts_.done("receiving", ranks_, *this);
   return finished_;
 }

@@ -77,7 +77,7 @@ TEST_F(Launch, CommandSuitsCoresAndHosts) {
   EXPECT_THAT(line(launch::MpiKind::kOpenMpi, 8), HasSubstr("mpirun -n 4 --map-by slot:PE=2 --bind-to core gau train c.toml"));
   EXPECT_THAT(line(launch::MpiKind::kOpenMpi, 2), HasSubstr("OMPI_MCA_mpi_yield_when_idle=1"));
   EXPECT_THAT(line(launch::MpiKind::kOpenMpi, 2), HasSubstr("--oversubscribe --bind-to none gau"));
-  EXPECT_THAT(line(launch::MpiKind::kMpich, 8), HasSubstr("mpirun -n 4 -bind-to core:2 gau"));
+  EXPECT_THAT(line(launch::MpiKind::kMpich, 8), HasSubstr("mpirun -n 4 -bind-to core:2 "));
   EXPECT_THAT(line(launch::MpiKind::kMpich, 8), Not(HasSubstr("OMPI")));
 
   request.mpirun_arguments = launch::split_words("--bind-to  socket -x 'A=b c'");
@@ -145,9 +145,41 @@ TEST_F(Launch, LostHostIsALostPeer) {
   EXPECT_EQ(run_as("exit 1", "").code, 1);
 }
 
-TEST_F(Launch, SignalOfARankUnderMpichIsTold) {
-  const std::string line = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)";
-  EXPECT_EQ(run_as("echo '" + line + "'; exit 9", "").code, 137);
+// As hydra does it: the report in standard output, all exit codes or'ed.
+TEST_F(Launch, EndsOfRanksOfMpichDecide) {
+  const auto run_mpich = [&](const std::string& end) {
+    const std::string mpirun = directory_.write("mpirun", R"(#!/bin/sh
+if [ "$1" = --version ]; then echo 'HYDRA build details:'; exit 0; fi
+echo '{"one": 1}'
+echo "gau-launch: rank 2 (b) ended with 137" >&2
+echo "gau-launch: rank 0 (a) ended with 76" >&2
+echo "gau-launch: rank 1 (a) ended with 70" >&2
+echo '==================================================================================='
+echo '=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES'
+echo 'YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)'
+echo '{"two": 2}'
+)" + end + "\n");
+    chmod(mpirun.c_str(), 0700);
+    return run("-n 3 --mpirun '" + mpirun + "' -- x");
+  };
+  for (const char* end : {"exit 79", "sleep 1000"}) {
+    const ProgramResult result = run_mpich(end);
+    EXPECT_EQ(result.code, 70) << "the one that is neither 76 nor a signal";
+    EXPECT_EQ(result.out, "{\"one\": 1}\n{\"two\": 2}\n");
+    EXPECT_THAT(result.err, HasSubstr("BAD TERMINATION"));
+    EXPECT_TRUE(nothing_left());
+  }
+}
+
+TEST_F(Launch, RankOfMpichIsNamed) {
+  const ProgramResult killed = Process("env PMI_RANK=3 " + launch("-- sh -c 'kill -9 $$'")).wait();
+  EXPECT_EQ(killed.code, 137);
+  EXPECT_THAT(killed.err, testing::ContainsRegex("gau-launch: rank 3 \\(.*\\) ended with 137"));
+  EXPECT_EQ(Process("env PMI_RANK=3 " + launch("-- true")).wait().err, "");
+}
+
+TEST_F(Launch, SilentPeerIs76WhateverMpirunSays) {
+  EXPECT_EQ(run_as("echo 'gau: rank 0 (a): gave up waiting for rank 1 (b) at step 4' >&2; exit 9", "").code, 76);
   EXPECT_EQ(run_as("exit 9", "").code, 9);
 }
 

@@ -4,19 +4,19 @@
 #include <cmath>
 #include <limits>
 
+#include "framework/attention_counters.h"
 #include "framework/kernels.h"
 #include "tests/framework/test_tensors.h"
 
 namespace gau {
 namespace {
 
-constexpr std::int64_t kKeys = 150;
-
 struct PartCase {
   std::string name;
   AttentionPlan plan;
+  std::int64_t keys = 150;
   std::int64_t batch = 2;
-  std::int64_t queries = kKeys;  ///< fewer: every third row and so on, the last unused
+  std::int64_t queries = keys;  ///< fewer: every third row and so on, the last unused
   bool padding = false;
   double dropout = 0;
   double spread = 1;
@@ -34,31 +34,31 @@ Tensor filled(double value) {
 
 AttentionInputs inputs_of(const PartCase& c, DType dtype) {
   constexpr std::int64_t kWidth = 8, kValues = 20;
-  const std::int64_t b = c.batch;
+  const std::int64_t b = c.batch, keys = c.keys;
   AttentionInputs in;
   in.q_near = random_of({b, c.queries, kWidth}, dtype, 1, c.spread);
-  in.k_near = random_of({b, kKeys, kWidth}, dtype, 2, c.spread);
+  in.k_near = random_of({b, keys, kWidth}, dtype, 2, c.spread);
   if (c.plan.has_far()) {
     in.q_left = random_of({b, c.queries, kWidth}, dtype, 3, c.spread);
-    in.k_left = random_of({b, kKeys, kWidth}, dtype, 4, c.spread);
+    in.k_left = random_of({b, keys, kWidth}, dtype, 4, c.spread);
     in.q_right = random_of({b, c.queries, kWidth}, dtype, 5, c.spread);
-    in.k_right = random_of({b, kKeys, kWidth}, dtype, 6, c.spread);
+    in.k_right = random_of({b, keys, kWidth}, dtype, 6, c.spread);
   }
-  in.v = random_of({b, kKeys, kValues}, dtype, 7);
+  in.v = random_of({b, keys, kValues}, dtype, 7);
   if (c.padding) {
-    std::vector<std::int32_t> mask(static_cast<std::size_t>(b * kKeys), 1);
+    std::vector<std::int32_t> mask(static_cast<std::size_t>(b * keys), 1);
     // The last sequence ends early; the first has a hole as wide as two windows of 10, and the middle one, where there are
     // three, no token.
     std::fill(mask.end() - 70, mask.end(), 0);
     std::fill(mask.begin() + 60, mask.begin() + 85, 0);
-    if (b == 3) std::fill(mask.begin() + kKeys, mask.begin() + 2 * kKeys, 0);
-    in.key_mask = Tensor::from(mask, {b, kKeys});
+    if (b == 3) std::fill(mask.begin() + keys, mask.begin() + 2 * keys, 0);
+    in.key_mask = Tensor::from(mask, {b, keys});
   }
-  if (c.queries < kKeys) {
+  if (c.queries < keys) {
     std::vector<std::int32_t> rows;
     for (std::int64_t n = 0; n < b * c.queries; ++n) {
       const std::int64_t r = n % c.queries;
-      rows.push_back(r + 1 < c.queries ? static_cast<std::int32_t>(r * (kKeys / c.queries)) : -1);
+      rows.push_back(r + 1 < c.queries ? static_cast<std::int32_t>(r * (keys / c.queries)) : -1);
     }
     in.rows = Tensor::from(rows, {b, c.queries});
   }
@@ -82,7 +82,7 @@ AttentionInputs part_of(const AttentionInputs& in, std::int64_t begin, std::int6
     part.*keys = columns(in.*keys, begin, end);
   }
   part.first_key = begin;
-  part.length = kKeys;
+  part.length = in.k_near.dim(1);
   return part;
 }
 
@@ -96,7 +96,7 @@ DropoutSpec dropout_of(const PartCase& c) {
   spec.rate = c.dropout;
   spec.key = {3, 1, Site::kAttentionDropout, 2};
   spec.first_sample = 5;
-  spec.length = kKeys;
+  spec.length = c.keys;
   return spec;
 }
 
@@ -114,25 +114,28 @@ double difference(const Tensor& a, const Tensor& b) {
 void expect_merged(const PartCase& c, DType dtype, double tolerance) {
   const AttentionInputs in = inputs_of(c, dtype);
   const DropoutSpec dropout = dropout_of(c);
+  AttentionPlan plan = c.plan;
+  plan.skip = AttentionPlan::default_skip(dtype);
+  reset_attention_counters();
   const Shape shape{c.batch, c.queries, in.v.dim(2)};
   Tensor whole = Tensor::empty(shape, dtype), sums = Tensor::empty({c.batch, c.queries}, DType::kF64);
-  kernels::attention(in, c.plan, dropout, whole, sums);
+  kernels::attention(in, plan, dropout, whole, sums);
   const Tensor dout = random_of(shape, dtype, 8);
   const AttentionGradients all = room_for(in);
-  kernels::attention_backward(in, c.plan, dropout, whole, sums, dout, all);
+  kernels::attention_backward(in, plan, dropout, whole, sums, dout, all);
 
   Tensor out = Tensor::empty(shape, dtype), out_sums = Tensor::empty({c.batch, c.queries}, DType::kF64);
   Tensor dq = Tensor::zeros(in.q_near.shape(), dtype);
-  const std::vector<std::int64_t> bounds{0, 37, 50, 128, kKeys};
+  const std::vector<std::int64_t> bounds{0, c.keys / 4, c.keys / 3, c.keys * 17 / 20, c.keys};
   // From the last part to the first: each row must bear to see nothing at first, and later.
   for (std::size_t p = bounds.size() - 1; p-- > 0;) {
     const AttentionInputs part = part_of(in, bounds[p], bounds[p + 1]);
     if (p + 2 == bounds.size()) {
-      kernels::attention(part, c.plan, dropout, out, out_sums);
+      kernels::attention(part, plan, dropout, out, out_sums);
       continue;
     }
     Tensor other = Tensor::empty(shape, dtype), other_sums = Tensor::empty({c.batch, c.queries}, DType::kF64);
-    kernels::attention(part, c.plan, dropout, other, other_sums);
+    kernels::attention(part, plan, dropout, other, other_sums);
     kernels::merge_attention(other, other_sums, out, out_sums);
   }
   EXPECT_LE(difference(out, whole), tolerance);
@@ -146,15 +149,18 @@ void expect_merged(const PartCase& c, DType dtype, double tolerance) {
   for (std::size_t p = 0; p + 1 < bounds.size(); ++p) {
     const AttentionInputs part = part_of(in, bounds[p], bounds[p + 1]);
     const AttentionGradients d = room_for(part);
-    kernels::attention_backward(part, c.plan, dropout, out, out_sums, dout, d);
+    kernels::attention_backward(part, plan, dropout, out, out_sums, dout, d);
     kernels::add(dq, d.q_near, dq);
     EXPECT_LE(difference(d.v, columns(all.v, bounds[p], bounds[p + 1])), tolerance) << "dv of part " << p;
     EXPECT_LE(difference(d.k_near, columns(all.k_near, bounds[p], bounds[p + 1])), tolerance) << "dk of part " << p;
-    if (!c.plan.has_far()) continue;
+    if (!plan.has_far()) continue;
     EXPECT_LE(difference(d.k_left, columns(all.k_left, bounds[p], bounds[p + 1])), 2 * tolerance) << "dk_left of part " << p;
     EXPECT_LE(difference(d.k_right, columns(all.k_right, bounds[p], bounds[p + 1])), 2 * tolerance) << "dk_right of part " << p;
   }
   EXPECT_LE(difference(dq, all.q_near), tolerance);
+  if (c.keys > 1000) {
+    EXPECT_GT(attention_counters().skipped_share(), 0.5);
+  }
 }
 
 std::vector<PartCase> cases() {
@@ -186,7 +192,7 @@ std::vector<PartCase> cases() {
   bias.plan.slope_left = 0.1;
   bias.plan.slope_right = 0.2;
   PartCase& law = add("law");
-  for (int distance = 0; distance < kKeys; ++distance) {
+  for (int distance = 0; distance < 150; ++distance) {
     law.plan.distance_scale.push_back(1 + 0.1 * std::log1p(distance));
     law.plan.distance_shift.push_back(-0.3 * std::log1p(distance));
   }
@@ -197,6 +203,21 @@ std::vector<PartCase> cases() {
   PartCase& dropped = add("dropout");
   dropped.dropout = 0.3;
   dropped.queries = 50;
+  // Parts wide enough for keys to be left out, and logits that leave few.
+  const auto add_long = [&](const char* name) -> PartCase& {
+    PartCase& c = add(name);
+    c.keys = c.queries = 1200;
+    c.batch = 1;
+    c.spread = 8;
+    return c;
+  };
+  add_long("long").dropout = 0.2;
+  PartCase& long_window = add_long("long window");
+  long_window.padding = true;
+  long_window.plan.window = 300;
+  long_window.plan.sinks = 5;
+  PartCase& long_far = add_long("long far");
+  long_far.plan.near_limit = 200;
   return all;
 }
 

@@ -40,12 +40,18 @@ class Job : public testing::Test {
     shared() = nullptr;
   }
   void SetUp() override {
-    if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "mpirun is not here";
+    if (std::system("'" GAU_MPIRUN "' --version >/dev/null 2>&1") != 0) GTEST_SKIP() << GAU_MPIRUN " is not here";
   }
 
   static std::string config() { return "'" + shared()->file("config.toml") + "'"; }
   static std::string corpus() { return "'" + shared()->file("corpus.h5") + "'"; }
   std::string output(const std::string& name) const { return scratch_.file(name); }
+
+  /// MPICH's mpirun says which process was killed, not which rank, and has exit codes of its own: jobs run under gau-launch.
+  static bool is_mpich() {
+    static const bool answer = std::system("'" GAU_MPIRUN "' --version 2>/dev/null | grep -q HYDRA") == 0;
+    return answer;
+  }
 
   /// What mpirun needs as root, and on fewer processors than ranks.
   static std::string launcher(int ranks, const std::string& fault = "") {
@@ -53,7 +59,11 @@ class Job : public testing::Test {
         "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
         "OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMP_NUM_THREADS=1 ";
     if (!fault.empty()) command += "GAU_TEST_FAULT='" + fault + "' ";
-    command += "mpirun -n " + std::to_string(ranks) + " ";
+    if (is_mpich() && ranks > 1) {
+      command += "'" GAU_LAUNCH "' -n " + std::to_string(ranks) + " --threads 1 --grace 2 --mpirun '" GAU_MPIRUN "' -- ";
+    } else {
+      command += "'" GAU_MPIRUN "' -n " + std::to_string(ranks) + " ";
+    }
     if (!fault.empty()) command += "env LD_PRELOAD='" GAU_MPI_SHIM "' ";
     return command;
   }

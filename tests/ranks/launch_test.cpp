@@ -12,7 +12,8 @@ class LaunchSlow : public Job {
   static constexpr double kGrace = 2;
 
   std::string launch(const std::string& name, const std::string& options, const std::string& more) const {
-    return "'" GAU_LAUNCH "' -n 2 --grace 2 --threads 1 " + options + " -- '" GAU_PROGRAM "' " + train_arguments(name, more);
+    return "'" GAU_LAUNCH "' -n 2 --grace 2 --threads 1 --mpirun '" GAU_MPIRUN "' " + options + " -- '" GAU_PROGRAM "' " +
+           train_arguments(name, more);
   }
   // Processes of the job that run `program`, by the beginning of their command line.
   std::vector<pid_t> processes(const std::string& program) const {
@@ -53,7 +54,7 @@ TEST_F(LaunchSlow, KilledRankEndsTheJob) {
 
 TEST_F(LaunchSlow, StoppedMpirunIsEnded) {
   const JobResult result =
-      disturb(launch("run", "", "--set optim.steps=100000 --set train.save_every=20"), "run", "mpirun", SIGSTOP);
+      disturb(launch("run", "", "--set optim.steps=100000 --set train.save_every=20"), "run", GAU_MPIRUN, SIGSTOP);
   EXPECT_EQ(result.code, 76) << result.err;
   EXPECT_LE(result.seconds, 5 + kGrace);
   EXPECT_EQ(result.left, 0);

@@ -1,5 +1,6 @@
 #include "train/cli/ranks.h"
 
+#include "framework/last_words.h"
 #include "framework/log.h"
 
 namespace gau::cli {
@@ -16,6 +17,7 @@ Communicator& ranks() {
   if (!started()) {
     started() = start_ranks();
     log::set_origin(rank_prefix());
+    if (several_ranks()) promise_last_words(started()->describe(started()->rank()));
   }
   if (started()->rank() > 0) log::set_quiet(true);
   return *started();
@@ -27,6 +29,7 @@ std::string rank_prefix() { return several_ranks() ? started()->describe(started
 
 void finish_ranks() {
   if (started()) started()->finish();
+  forget_last_words();
 }
 
 }  // namespace gau::cli

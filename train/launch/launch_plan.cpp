@@ -8,11 +8,12 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
+#include <filesystem>
 #include <sstream>
 #include <string_view>
 
 #include "framework/error.h"
+#include "framework/read_file.h"
 #include "train/checkpoint_store.h"
 
 namespace gau::launch {
@@ -99,7 +100,7 @@ void add_open_mpi(Command& command, const Request& request, const Placement& pla
 }
 
 void add_mpich(Command& command, const Request& request, const Placement& placement) {
-  command.passes_signals = false;
+  command.mpich = true;
   if (!request.hostfile.empty()) append(command.words, {"-f", request.hostfile});
   if (places_ranks(request.mpirun_arguments)) return;
   append(command.words, {"-bind-to", placement.enough_cores ? fmt::format("core:{}", placement.threads) : "none"});
@@ -143,8 +144,7 @@ std::string Command::str() const {
 }
 
 Hosts read_hostfile(const std::string& path) {
-  std::ifstream file(path);
-  check(file.good(), ExitCode::kIo, "{}: the host file cannot be read", path);
+  std::istringstream file(read_file(path, "a host file"));
   Hosts hosts{0, 0};
   for (std::string line; std::getline(file, line);) {
     line.erase(std::min(line.find('#'), line.size()));
@@ -188,6 +188,8 @@ Command job_command(const Request& request, MpiKind kind, int cores, const Envir
     add_mpich(command, request, placement);
   }
   append(command.words, request.mpirun_arguments);
+  // See mpich_report.h.
+  if (kind == MpiKind::kMpich) append(command.words, {std::filesystem::read_symlink("/proc/self/exe").string(), "--"});
   append(command.words, request.program);
   return command;
 }

@@ -27,8 +27,7 @@ struct Request {
 struct Command {
   std::vector<std::pair<std::string, std::string>> variables;
   std::vector<std::string> words;
-  /// The ranks get signals from mpirun. MPICH's would end at them itself.
-  bool passes_signals = true;
+  bool mpich = false;  ///< MPICH's mpirun passes on no signals but ends at them, and its reports need explaining
 
   /// As a line for a shell.
   std::string str() const;

@@ -17,8 +17,10 @@
 #include <string>
 #include <string_view>
 
+#include "framework/communicator.h"
 #include "framework/error.h"
 #include "framework/log.h"
+#include "train/launch/mpich_report.h"
 #include "train/launch/processes.h"
 
 namespace gau::launch {
@@ -29,6 +31,8 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 constexpr double kKillSeconds = 5;
+// Between the end of a rank and that of the others where we see to it: they may still have to say or write something.
+constexpr double kLagSeconds = 0.5;
 // Descriptors and signals wake us; this bounds how late a deadline is noticed, milliseconds.
 constexpr int kPollMilliseconds = 100;
 
@@ -37,16 +41,11 @@ bool tells_of_an_end(std::string_view line) {
   if (line.starts_with("gau: rank ") && line.find("): warning: ") == std::string_view::npos) return true;
   return line.find("mpirun noticed that process rank") != std::string_view::npos;
 }
-bool tells_of_a_lost_host(std::string_view line) {
-  return line.find("ORTE has lost communication") != std::string_view::npos ||
+// A host or a rank that is silent: 76, whatever mpirun makes of it.
+bool tells_of_a_lost_peer(std::string_view line) {
+  return (line.starts_with("gau: rank ") && line.find("): gave up waiting for ") != std::string_view::npos) ||
+         line.find("ORTE has lost communication") != std::string_view::npos ||
          line.find("ORTE daemon has unexpectedly failed") != std::string_view::npos;
-}
-
-// MPICH's "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"; 0 in any other line.
-int mpich_signal(const std::string& line) {
-  if (line.find("TERMINATED WITH THE EXIT STRING") == std::string::npos) return 0;
-  const std::size_t at = line.rfind("(signal ");
-  return at == std::string::npos ? 0 : std::atoi(line.c_str() + at + 8);
 }
 
 void write_all(int descriptor, std::string_view text) {
@@ -59,12 +58,14 @@ void write_all(int descriptor, std::string_view text) {
   }
 }
 
-// One output of the job: handed on as it comes, and looked at by lines.
+// One output of the job, handed on and looked at: as it comes from Open MPI, by lines from MPICH, whose report of a failure
+// goes to standard error wherever it stands.
 class Output {
  public:
-  explicit Output(int target) : target_(target) {
+  Output(int target, bool mpich) : target_(target), mpich_(mpich) {
     std::array<int, 2> ends{};
-    check(pipe2(ends.data(), O_CLOEXEC) == 0, ExitCode::kIo, "a pipe cannot be made: {}", std::strerror(errno));
+    const int made = pipe2(ends.data(), O_CLOEXEC);  // before the arguments below, one of which is errno
+    check(made == 0, ExitCode::kIo, "a pipe cannot be made: {}", std::strerror(errno));
     read_ = ends[0];
     write_ = ends[1];
     fcntl(read_, F_SETFL, O_NONBLOCK);
@@ -88,38 +89,46 @@ class Output {
     for (;;) {
       const ssize_t got = read(read_, part.data(), part.size());
       if (got < 0 && errno == EINTR) continue;
-      if (got == 0) open_ = false;
+      if (got == 0) end_of_lines();
       if (got <= 0) return;
       const std::string_view text(part.data(), static_cast<std::size_t>(got));
-      write_all(target_, text);
+      if (!mpich_) write_all(target_, text);
       look_at(text);
     }
   }
   bool rank_ended() const { return rank_ended_; }
-  bool host_lost() const { return host_lost_; }
-  int rank_signal() const { return rank_signal_; }
+  bool peer_lost() const { return peer_lost_; }
+  const RankEnds& ranks() const { return ranks_; }
 
  private:
+  void end_of_lines() {
+    open_ = false;
+    if (mpich_) write_all(target_, line_);
+    line_.clear();
+  }
   void look_at(std::string_view text) {
-    constexpr std::size_t kLongest = 4096;
     for (const char c : text) {
       if (c != '\n') {
-        if (line_.size() < kLongest) line_ += c;
+        if (mpich_ || line_.size() < kLongest) line_ += c;
         continue;
       }
-      host_lost_ = host_lost_ || tells_of_a_lost_host(line_);
-      if (const int signal = mpich_signal(line_)) rank_signal_ = signal;
-      rank_ended_ = rank_ended_ || host_lost_ || tells_of_an_end(line_);
+      peer_lost_ = peer_lost_ || tells_of_a_lost_peer(line_);
+      rank_ended_ = rank_ended_ || peer_lost_ || tells_of_an_end(line_);
+      if (mpich_) write_all(is_of_hydra(line_) ? STDERR_FILENO : target_, line_ + '\n');
+      ranks_.take(line_);
       line_.clear();
     }
   }
 
+  static constexpr std::size_t kLongest = 4096;  // of a line that is looked at
+
   int target_;
+  bool mpich_;
+  RankEnds ranks_;
   int read_ = -1, write_ = -1;
   bool open_ = true;
   std::string line_;
-  bool rank_ended_ = false, host_lost_ = false;
-  int rank_signal_ = 0;
+  bool rank_ended_ = false, peer_lost_ = false;
 };
 
 sigset_t handled_signals() {
@@ -163,7 +172,8 @@ bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || 
 
 pid_t start(const Command& command, Output& out, Output& err) {
   std::array<int, 2> failure{};
-  check(pipe2(failure.data(), O_CLOEXEC) == 0, ExitCode::kIo, "a pipe cannot be made: {}", std::strerror(errno));
+  const int made = pipe2(failure.data(), O_CLOEXEC);  // before the arguments below, one of which is errno
+  check(made == 0, ExitCode::kIo, "a pipe cannot be made: {}", std::strerror(errno));
   const pid_t self = getpid();
   const pid_t id = fork();
   if (id == 0) become(command, out, err, failure[1], self);
@@ -188,9 +198,9 @@ class Watch {
   Watch(const WatchOptions& options, int signals, const Command& command)
       : options_(options),
         signals_(signals),
-        out_(STDOUT_FILENO),
-        err_(STDERR_FILENO),
-        passes_signals_(command.passes_signals),
+        mpich_(command.mpich),
+        out_(STDOUT_FILENO, mpich_),
+        err_(STDERR_FILENO, mpich_),
         job_(start(command, out_, err_)) {}
 
   JobEnd until_its_end() {
@@ -202,21 +212,22 @@ class Watch {
     kill_descendants(kKillSeconds);
     out_.take();
     err_.take();
-    const bool lost = out_.host_lost() || err_.host_lost();
-    // mpirun's own code for that, 205, says nothing to anybody.
-    if (lost && !forced_ && *end_ != 0) end_ = static_cast<int>(ExitCode::kPeerLost);
-    // MPICH's exit code for a rank that a signal ended is the signal's number.
-    if (!forced_ && *end_ > 0 && (*end_ == out_.rank_signal() || *end_ == err_.rank_signal())) *end_ += 128;
+    if (const std::optional<int> code = code_of_ranks(); code && !forced_) end_ = code;
+    // mpirun's own codes for that say nothing to anybody: Open MPI's is 205, MPICH's depends on how it ended the others.
+    if ((out_.peer_lost() || err_.peer_lost()) && !forced_ && *end_ != 0) end_ = static_cast<int>(ExitCode::kPeerLost);
     return {*end_, stop_at_.has_value()};
   }
 
  private:
+  std::optional<int> code_of_ranks() const { return err_.ranks().code() ? err_.ranks().code() : out_.ranks().code(); }
+
   void wait_for_news() {
     std::array<pollfd, 3> wanted{{{out_.reading(), POLLIN, 0}, {err_.reading(), POLLIN, 0}, {signals_, POLLIN, 0}}};
     poll(wanted.data(), wanted.size(), kPollMilliseconds);
     if (wanted[0].revents != 0) out_.take();
     if (wanted[1].revents != 0) err_.take();
     if (!gave_up_at_ && (out_.rank_ended() || err_.rank_ended())) gave_up_at_ = Clock::now();
+    if (!rank_ended_at_ && code_of_ranks()) rank_ended_at_ = Clock::now();
     while (const int signal = take_signal(signals_)) handle(signal);
   }
 
@@ -230,7 +241,7 @@ class Watch {
   }
 
   void pass_on(int signal) const {
-    if (passes_signals_) {
+    if (!mpich_) {
       kill(job_, signal);
       return;
     }
@@ -248,6 +259,9 @@ class Watch {
         halted_at_.reset();
       } else {
         end_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (const char* const rank = std::getenv("PMI_RANK"); rank != nullptr && *end_ != 0) {
+          log::info("{}", end_of_rank(rank, host_name(), *end_));
+        }
       }
     }
   }
@@ -257,7 +271,10 @@ class Watch {
     const auto over = [](const std::optional<Clock::time_point>& since, double seconds) {
       return since && seconds_since(*since) >= seconds;
     };
-    if (over(gave_up_at_, options_.grace)) {
+    if (over(rank_ended_at_, kLagSeconds)) {
+      kill_descendants(kKillSeconds);
+      end_ = code_of_ranks();
+    } else if (over(gave_up_at_, options_.grace)) {
       end_by_force(kLost, fmt::format("the job did not end {} s after a rank had", options_.grace));
     } else if (over(halted_at_, options_.grace)) {
       end_by_force(kLost, fmt::format("the launcher of the ranks has been stopped for {} s", options_.grace));
@@ -275,12 +292,12 @@ class Watch {
 
   WatchOptions options_;
   int signals_;
+  bool mpich_;
   Output out_, err_;
-  bool passes_signals_;
   pid_t job_;
   std::optional<int> end_;
   bool forced_ = false;
-  std::optional<Clock::time_point> gave_up_at_, halted_at_, stop_at_;
+  std::optional<Clock::time_point> gave_up_at_, halted_at_, stop_at_, rank_ended_at_;
 };
 
 }  // namespace
