@@ -14,6 +14,7 @@
 #include "framework/error.h"
 #include "framework/kernel_timer.h"
 #include "framework/product_log.h"
+#include "framework/weights_scope.h"
 #include "train/precision.h"
 #include "train/trainer.h"
 
@@ -256,6 +257,7 @@ std::vector<BenchResult> bench_evaluation(const BenchOptions& options, const Wor
       options.lengths.empty() ? std::vector<std::int64_t>{512, 1024, 4096, 8192, 16384} : options.lengths;
   std::vector<BenchResult> results;
   const auto run = [&](const Model& model) {
+    const WeightsScope weights(model.parameters().values());
     for (const std::int64_t length : lengths) {
       results.push_back(bench_pass(options, workload.name, model, length));
       done(results.back());

@@ -31,11 +31,11 @@ double window_operations(const ModelConfig& config, std::int64_t length) {
 
 std::int64_t forecast_bytes(const ModelConfig& config, DType dtype, std::int64_t batch, std::int64_t length, std::int64_t rows,
                             int ranks, SequenceExchange exchange) {
-  // Values and gradients of the parameters. In a layer at once: input, residual and output (H); the joint projection and its
-  // parts, values, gate and their product (E); queries and keys of three regions (D). Attention holds two blocks of logits, of
-  // 128 rows or of 2^20 elements. A rank that shares sequences holds its own rows, and of one layer all keys and values,
-  // these twice; in a ring two parts of them, the values of one twice, another part's result, and for the entropy all keys,
-  // also in double.
+  // Values and gradients of the parameters, and in f32 the copies that products keep. In a layer at once: input, residual and
+  // output (H); the joint projection and its parts, values, gate and their product (E); queries and keys of three regions (D).
+  // Attention holds two blocks of logits, of 128 rows or of 2^20 elements. A rank that shares sequences holds its own rows, and
+  // of one layer all keys and values, these twice; in a ring two parts of them, the values of one twice, another part's result,
+  // and for the entropy all keys, also in double.
   constexpr std::int64_t kRest = std::int64_t{16} << 20;
   const auto element = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t token = 3 * config.hidden + 5 * config.intermediate + 8 * config.key_size;
@@ -50,7 +50,8 @@ std::int64_t forecast_bytes(const ModelConfig& config, DType dtype, std::int64_t
   }
   const std::int64_t blocks = 2 * std::max<std::int64_t>(1 << 20, 128 * (ring ? own : length));
   const std::int64_t logits = 3 * (rows + 32) * config.vocab_size;
-  return element * (2 * config.parameter_count() + batch * (own * token + others) + blocks + logits) + kRest;
+  const std::int64_t buffers = dtype == DType::kF32 ? 3 : 2;
+  return element * (buffers * config.parameter_count() + batch * (own * token + others) + blocks + logits) + kRest;
 }
 
 std::optional<std::int64_t> available_memory() {

@@ -10,6 +10,7 @@
 #include "framework/attention_block_rows.h"
 #include "framework/error.h"
 #include "framework/log.h"
+#include "framework/weights_scope.h"
 #include "train/eval_forecast.h"
 #include "train/eval_recall.h"
 #include "train/eval_scoring.h"
@@ -89,6 +90,7 @@ class Evaluator {
     for (const Job& job : jobs_) work += work_of(job);
     WorkClock clock(work);
     Evaluation result = describe();
+    const WeightsScope weights(model_.parameters().values());
     for (const Job& job : jobs_) result.rows.push_back(row_of(job, clock));
     clock.finish();
     result.recall = std::move(recall_);

@@ -158,37 +158,38 @@ ModelInputs Trainer::inputs_of(const MaskedBatch& batch) {
   return inputs;
 }
 
-// The last shard's last backward: final gradients complete the sum of the local shards and set out, and messages advance after
-// each op and inside long ones.
-void Trainer::backward_and_exchange(const Variable& loss) {
+// A shard's last backward: gradients that are final are summed while the caches still hold them. Those of the last shard
+// complete the sum of the local shards and set out, and messages advance after each op and inside long ones.
+void Trainer::backward_and_sum(const Variable& loss, bool last_shard) {
   BackwardHooks hooks;
-  hooks.after_op = [this] { exchange_.progress(); };
-  hooks.leaf_done = [this](const Tensor& gradient) {
+  hooks.leaf_done = [this, last_shard](const Tensor& gradient) {
     const auto& list = model_.parameters().list();
     const auto at =
         std::find_if(list.begin(), list.end(), [&](const Parameter& p) { return p.variable.grad().same_storage(gradient); });
     if (at == list.end()) return;
-    const Range elements{at->offset, at->offset + gradient.size()};
-    tree_.finish(model_.parameters().gradients(), elements);
+    add_to_sum(*at, last_shard);
     finished_[static_cast<std::size_t>(at - list.begin())] = 1;
-    exchange_.ready(elements);
   };
-  if (ranks_.size() == 1) return backward(loss, hooks);
+  if (!last_shard || ranks_.size() == 1) return backward(loss, hooks);
+  hooks.after_op = [this] { exchange_.progress(); };
   const PollScope poll([this] { exchange_.progress(); });
   backward(loss, hooks);
 }
 
-// What no backward told of: everything, where a rank or its last micro-step had nothing to learn from.
-void Trainer::finish_rest() {
+void Trainer::add_to_sum(const Parameter& parameter, bool last_shard) {
+  const Range elements{parameter.offset, parameter.offset + parameter.shape.size()};
+  tree_.add(model_.parameters().gradients(), elements);
+  if (last_shard) exchange_.ready(elements);
+}
+
+// What no backward told of: everything, where a shard or its last micro-step had nothing to learn from.
+void Trainer::finish_shard(bool last_shard) {
   model_.parameters().settle_gradients();
   const auto& list = model_.parameters().list();
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (finished_[i]) continue;
-    const Range elements{list[i].offset, list[i].offset + list[i].shape.size()};
-    tree_.finish(model_.parameters().gradients(), elements);
-    exchange_.ready(elements);
+    if (!finished_[i]) add_to_sum(list[i], last_shard);
   }
-  tree_.reset();
+  tree_.finish_shard();
 }
 
 LossSums Trainer::run_shard(Context context, std::int64_t index) {
@@ -205,9 +206,8 @@ LossSums Trainer::run_shard(Context context, std::int64_t index) {
     ModelInputs inputs = inputs_of(*batch);
     inputs.positions = sample_positions(*planner_.method().position, loader_, *batch);
     const MaskedLoss loss = model_.masked_loss(context, inputs, batch->labels, planner_);
-    const bool last = index + 1 == plan_.last && micro + 1 == config_.optim.accumulate;
-    if (last) {
-      backward_and_exchange(loss.sum);
+    if (micro + 1 == config_.optim.accumulate) {
+      backward_and_sum(loss.sum, index + 1 == plan_.last);
     } else {
       backward(loss.sum);
     }
@@ -228,16 +228,13 @@ std::vector<Trainer::ShardReport> Trainer::accumulate(std::int64_t step) {
   std::optional<WeightsScope> weights;
   if (local_shards() * config_.optim.accumulate > 1) weights.emplace(parameters.values());
   exchange_.begin(step);
-  finished_.assign(parameters.list().size(), 0);
   std::vector<ShardReport> reports;
   for (std::int64_t s = plan_.first; s < plan_.last; ++s) {
+    finished_.assign(parameters.list().size(), 0);
     parameters.restart_gradients(tree_.next(parameters.gradients()));
     reports.push_back({run_shard(context, s)});
-    if (s + 1 == plan_.last) break;
-    parameters.settle_gradients();
-    tree_.add(parameters.gradients());
+    finish_shard(s + 1 == plan_.last);
   }
-  finish_rest();
   return reports;
 }
 
@@ -334,6 +331,7 @@ LossSums Trainer::validate_batch(std::int64_t index, std::int64_t count) const {
 // Batches go to ranks, or groups of them, in turn, and their sums are added in order on all of them.
 LossSums Trainer::validate(std::int64_t batches) const {
   NoGrad no_grad;
+  const WeightsScope weights(model_.parameters().values());
   const std::int64_t count = std::min(batches, (validation_->windows() + config_.data.batch - 1) / config_.data.batch);
   LossSums sums;
   const std::int64_t group = ranks_.rank() / group_.count;

@@ -108,8 +108,9 @@ class Trainer {
   std::unique_ptr<Prefetcher> prefetch_from(std::int64_t step) const;
   std::vector<ShardReport> accumulate(std::int64_t step);
   LossSums run_shard(Context context, std::int64_t index);
-  void backward_and_exchange(const Variable& loss);
-  void finish_rest();
+  void backward_and_sum(const Variable& loss, bool last_shard);
+  void add_to_sum(const Parameter& parameter, bool last_shard);
+  void finish_shard(bool last_shard);
   int groups() const { return ranks_.size() / group_.count; }
   std::vector<ShardReport> reports_of_all(std::vector<ShardReport> mine, std::int64_t step);
   static ModelInputs inputs_of(const MaskedBatch& batch);
@@ -131,7 +132,7 @@ class Trainer {
   std::int64_t next_step_ = -1;
   GradientTree tree_;
   GradientExchange exchange_;
-  std::vector<char> finished_;  ///< by parameter: its gradient is final in this step
+  std::vector<char> finished_;  ///< by parameter: its gradient is final in this shard
 };
 
 }  // namespace gau

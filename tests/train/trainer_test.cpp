@@ -56,13 +56,14 @@ TEST(GradientTree, AddsAlongOneBinaryTree) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const Tensor own = tree.next(gradient);
       kernels::fill(own, values[i]);
-      if (i + 1 < values.size()) tree.add(gradient);
+      tree.add(gradient, {0, 7});
+      if (i + 1 == values.size()) {
+        EXPECT_EQ(gradient.at(6), left + right);
+        EXPECT_EQ(gradient.at(7), values.back()) << "not yet added";
+      }
+      tree.add(gradient, {7, size});
+      tree.finish_shard();
     }
-    tree.finish(gradient, {0, 7});
-    EXPECT_EQ(gradient.at(6), left + right);
-    EXPECT_EQ(gradient.at(7), values.back()) << "not yet finished";
-    tree.finish(gradient, {7, size});
-    tree.reset();
     for (std::int64_t i = 0; i < size; ++i) ASSERT_EQ(gradient.at(i), left + right) << "round " << round << ", element " << i;
   }
 }
@@ -71,7 +72,8 @@ TEST(GradientTree, OneShardStaysWhereItIs) {
   GradientTree tree(1);
   const Tensor gradient = Tensor::from(std::vector<float>{1, 2}, {2});
   EXPECT_TRUE(tree.next(gradient).same_storage(gradient));
-  tree.finish(gradient, {0, 2});
+  tree.add(gradient, {0, 2});
+  tree.finish_shard();
   EXPECT_EQ(gradient.at(1), 2);
 }
 
