@@ -32,7 +32,7 @@ def plan(gau, sizes, batch, ranks, gbit, rate, memory_rate):
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    gau, rate, memory_rate = sys.argv[1], *(sys.argv[2:4] + ["200", "30"][len(sys.argv[2:4]):])
+    gau, rate, memory_rate = sys.argv[1], *(sys.argv[2:4] + ["220", "30"][len(sys.argv[2:4]):])
     for name, (sizes, batch) in WORKLOADS.items():
         print(f"\n{name}, {batch} × 64 tokens a rank; step in s, efficiency, hidden share of the exchange:\n")
         print("| ranks | " + " | ".join(f"{g} Gbit/s" for g in GBITS) + " | tokens/s at 10 |")

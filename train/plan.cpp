@@ -16,6 +16,9 @@ constexpr double kProgramBytes = 36.0 * (1 << 20);
 constexpr double kMpiBytes = 8.0 * (1 << 20);
 constexpr double kMessageSeconds = 5e-6;
 constexpr double kBackwardShare = 2.0 / 3;
+constexpr double kProductShare = 0.9;
+constexpr double kActivationPasses = 6;
+constexpr double kSumPasses = 2;
 
 // The sizes of the formulas in the header, of the rank with most work.
 struct Sizes {
@@ -94,9 +97,10 @@ Exchange exchange_of(const Config& config, const PlanRequest& request, const Siz
 Plan plan_of(const Config& config, const PlanRequest& request) {
   const Sizes s = sizes_of(config, request.ranks);
   const double flat = s.parameters * s.width, rounds = s.local_shards * s.micro_steps;
-  const double products = rounds * step_operations(config.model, s.tokens, config.data.length, s.masked) / request.product_rate;
-  const double other = 2 * activation_bytes(config.model, s) * rounds / request.memory_rate;
-  const double sums = s.local_shards > 1 ? 3 * flat * s.local_shards / request.memory_rate : 0;
+  const double products =
+      rounds * step_operations(config.model, s.tokens, config.data.length, s.masked) / (kProductShare * request.product_rate);
+  const double other = kActivationPasses * activation_bytes(config.model, s) * rounds / request.memory_rate;
+  const double sums = s.local_shards > 1 ? kSumPasses * flat * s.local_shards / request.memory_rate : 0;
   const Exchange exchange = exchange_of(config, request, s, kBackwardShare * (products + other) / rounds);
   Plan plan;
   plan.parameters = config.model.parameter_count();

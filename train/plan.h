@@ -18,9 +18,10 @@
 //   program             36 MiB, and 8 MiB of MPI with several ranks
 //
 // Time of a step, seconds: A micro-steps, F operations of a rank's products, C and B its rates of products and of memory
-//   products            F / C
-//   other computation   2 · activations · S A / B                  norms, gates, dropout: passes over activations
-//   sums of shards      3 P w S / B                                with one shard: nothing
+//   products            F / (0.9 C)                                C is the rate of a large square product; those of a step
+//                                                                  reach 0.93 (W1) and 0.81 to 0.9 (W2) of it
+//   other computation   6 · activations · S A / B                  norms, gates, dropout, what attention does beside products
+//   sums of shards      2 P w S / B                                with one shard: nothing
 //   optimizer           8 P w / B                                  gradient twice, parameters and moments read and written
 //   exchange            X = 2 (R - 1) / R · P w' / bandwidth + ⌈P / K⌉ · 2 · latency + (R - 1) ⌈P / K⌉ · 2 · message
 //   hidden of it        min(X', 2/3 (products + other) / (S A))    behind the last backward of the last shard; X' is X without

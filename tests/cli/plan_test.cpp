@@ -130,7 +130,7 @@ TEST(Plan, SharesWorkAndMemoryAmongRanks) {
   request.memory_rate = 2e10;
   Config config = w2();
   const Plan one = make_plan(config, request);
-  EXPECT_DOUBLE_EQ(part(one.time, "products"), step_operations(config.model, 4096, 64, 4096 * 0.15) / 1e11);
+  EXPECT_DOUBLE_EQ(part(one.time, "products"), step_operations(config.model, 4096, 64, 4096 * 0.15) / (0.9 * 1e11));
   EXPECT_EQ(one.exchange_seconds, 0);
   EXPECT_DOUBLE_EQ(one.efficiency(1), 1);
 
