@@ -15,7 +15,8 @@ std::string corpus_or_run_corpus(const std::string& data, const std::string& mod
   // RUN, RUN/checkpoints/step-N, or RUN/checkpoints/step-N/model.h5.
   fs::path place = fs::absolute(model, error).lexically_normal();
   for (int up = 0; up < 4 && !error; ++up, place = place.parent_path()) {
-    if (!fs::is_regular_file(place / "config.toml", error)) continue;
+    std::error_code absent;  // is_regular_file calls it an error
+    if (!fs::is_regular_file(place / "config.toml", absent)) continue;
     const std::string corpus = load_config((place / "config.toml").string(), {}, {}).data.corpus;
     check(fs::exists(corpus, error), ExitCode::kUsage, "{}: its corpus {} is not there; give --data", model, corpus);
     log::info("corpus of the run: {}", corpus);
