@@ -59,6 +59,12 @@ double validation_bytes(const Config& config, const Sizes& s) {
   return s.width * tokens * (3 * h + 6 * e + 4 * d + 2 * config.data.mask_prob * static_cast<double>(model.vocab_size));
 }
 
+// For forward and for backward.
+double packed_bytes(const Config& config, const Sizes& s) {
+  if (config.train.dtype == DType::kF64 || s.local_shards * s.micro_steps <= 1) return 0;
+  return 2 * s.parameters * static_cast<double>(size_of(config.train.dtype));
+}
+
 std::vector<PlanPart> memory_parts(const Config& config, const Sizes& s) {
   const double flat = s.parameters * s.width, others = (s.ranks - 1) / s.ranks;
   const bool lamb = config.optim.name == OptimizerKind::kLamb;
@@ -67,6 +73,7 @@ std::vector<PlanPart> memory_parts(const Config& config, const Sizes& s) {
           {"gradients", flat},
           {"moments", 2 * flat / (config.train.zero ? s.ranks : 1) + (lamb ? flat : 0)},
           {"sums of shards", flat * std::log2(s.local_shards)},
+          {"packed weights", packed_bytes(config, s)},
           {"activations", activation_bytes(config.model, s)},
           {"logits", logits},
           {"validation", validation_bytes(config, s)},

@@ -6,6 +6,8 @@
 // Memory of a rank, bytes
 //   parameters P w;  gradients P w;  moments 2 P w, with ZeRO / R;  LAMB's updates P w
 //   sums of shards      P w log2 S                                 buffers of the binary tree (gradient_tree.h)
+//   packed weights      2 P w'                                     as products read them, forward and backward, when a weight
+//                                                                  is used again in the step (S A > 1); none in f64
 //   activations         w T ((N - 1) (3H + 6E + 4D) + 4H + 2E + 4D) what backward of N layers keeps; the last one's gate,
 //   weighted
 //                                                                  sum and output are of masked rows alone
@@ -29,7 +31,8 @@
 //   control             latency + (R - 1) · message
 //   ZeRO                (R - 1) / R · P w / bandwidth + latency    parameters from their owners, not hidden
 //
-// w' is 2 with wire = "bf16". Bandwidth is that of a rank, in each direction; messages from the R - 1 others cost 5 µs each.
+// Of an exchange w' is 2 with wire = "bf16", of packed weights with dtype = "bf16". Bandwidth is that of a rank, in each
+// direction; messages from the R - 1 others cost 5 µs each.
 #pragma once
 
 #include <cstdint>

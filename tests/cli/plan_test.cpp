@@ -142,6 +142,12 @@ TEST(Plan, SharesWorkAndMemoryAmongRanks) {
 
   config.train.zero = true;
   EXPECT_DOUBLE_EQ(part(make_plan(config, request).memory, "moments"), part(one.memory, "moments") / 4);
+
+  EXPECT_DOUBLE_EQ(part(one.memory, "packed weights"), 2 * part(one.memory, "parameters"));
+  config.train.dtype = DType::kBF16;
+  EXPECT_DOUBLE_EQ(part(make_plan(config, request).memory, "packed weights"), part(one.memory, "parameters"));
+  request.ranks = 8;
+  EXPECT_EQ(part(make_plan(config, request).memory, "packed weights"), 0) << "each weight is used once";
 }
 
 TEST(Plan, ExchangeFollowsBandwidthAndHidesBehindBackward) {
