@@ -225,7 +225,8 @@ TEST(AttentionParts, MergeIntoAttentionOfAllKeys) {
   for (const PartCase& c : cases()) {
     SCOPED_TRACE(c.name);
     expect_merged(c, DType::kF64, 1e-13);
-    expect_merged(c, DType::kF32, 2e-6);
+    // Logits of hundreds are themselves rounded by 3e-5, and not alike by products of other shapes.
+    expect_merged(c, DType::kF32, c.spread > 1 ? 3e-5 : 2e-6);
   }
 }
 
