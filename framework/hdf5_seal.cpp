@@ -14,6 +14,7 @@
 #include <cstring>
 #include <vector>
 
+#include "framework/descriptor.h"
 #include "framework/digest.h"
 #include "framework/error.h"
 
@@ -35,20 +36,8 @@ struct Header {
   std::uint64_t digest = 0;
 };
 
-class Descriptor {
- public:
-  /// Opening a pipe without O_NONBLOCK would wait for its other end.
-  Descriptor(const std::string& file, int flags) : id_(open(file.c_str(), flags | O_CLOEXEC | O_NONBLOCK)) {}
-  ~Descriptor() {
-    if (id_ >= 0) close(id_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int id() const { return id_; }
-
- private:
-  int id_;
-};
+/// Opening a pipe without O_NONBLOCK would wait for its other end.
+int open_at_once(const std::string& file, int flags) { return open(file.c_str(), flags | O_CLOEXEC | O_NONBLOCK); }
 
 [[noreturn]] void fail_errno(const std::string& path, const char* what) {
   fail(ExitCode::kIo, "{}: {}: {}", path, what, std::strerror(errno));
@@ -94,7 +83,7 @@ Block block_of(const Header& header) {
 }  // namespace
 
 Seal check_seal(const std::string& path) {
-  const Descriptor file(path, O_RDONLY);
+  const Descriptor file(open_at_once(path, O_RDONLY));
   if (file.id() < 0) fail_errno(path, "cannot be opened");
   const std::uint64_t size = size_of_file(file.id(), path);
   Block block{};
@@ -120,7 +109,7 @@ Seal check_seal(const std::string& path) {
 }
 
 std::uint64_t write_seal(const std::string& file_name, const std::string& path) {
-  const Descriptor file(file_name, O_RDWR);
+  const Descriptor file(open_at_once(file_name, O_RDWR));
   if (file.id() < 0) fail_errno(path, "cannot be sealed");
   Header header;
   header.size = size_of_file(file.id(), path);

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "framework/descriptor.h"
 #include "framework/error.h"
 
 namespace gau {
@@ -36,20 +37,6 @@ struct stat readable(const std::string& path, const char* what, FileSource sourc
         kind_name(status.st_mode), what);
   return status;
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int id) : id_(id) {}
-  ~Descriptor() {
-    if (id_ >= 0) close(id_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int id() const { return id_; }
-
- private:
-  int id_;
-};
 
 [[noreturn]] void fail_size(const std::string& path, const char* what, std::uint64_t most) {
   fail(ExitCode::kData, "{}: has more than {} bytes, the most that are read as {}; is it another file?", path, most, what);

@@ -10,19 +10,18 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <tuple>
 
 #include "data/corpus.h"
 #include "framework/atomic_file.h"
 #include "framework/digest.h"
 #include "framework/log.h"
 #include "framework/parallel.h"
-#include "train/background_save.h"
-#include "train/checkpoint_store.h"
 #include "train/init_from.h"
 #include "train/machine_rates.h"
 #include "train/metrics.h"
 #include "train/precision.h"
+#include "train/run_checkpoints.h"
+#include "train/run_directory.h"
 #include "train/start_checks.h"
 #include "train/stop_request.h"
 #include "train/trainer.h"
@@ -37,6 +36,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kValidationBatches = 8;   // a validation costs about as much as three steps
 constexpr std::int64_t kMostNonFiniteSteps = 5;  // in a row
 constexpr double kSelfAttentionLimit = 0.9;
+constexpr double kPatience = 10;  // seconds
 
 // What ranks tell each other in the control message of a step.
 enum StepFlag : std::uint32_t {
@@ -47,32 +47,23 @@ enum StepFlag : std::uint32_t {
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Everything that a run leaves in its directory, and nothing of anybody else's.
-const char* const kRunFiles[] = {"config.toml", "metrics.jsonl", "log.txt", "replay.json", "checkpoints"};
-
-void prepare_directory(const TrainRequest& request) {
-  const fs::path run = request.config.train.output;
-  std::error_code error;
-  fs::create_directories(run, error);
-  check(!error, ExitCode::kIo, "{}: cannot make the run directory: {}", run.string(), error.message());
-  const bool used =
-      std::any_of(std::begin(kRunFiles), std::end(kRunFiles), [&](const char* name) { return fs::exists(run / name); });
-  if (!used || request.resume) return;
-  check(request.overwrite, ExitCode::kUsage,
-        "{} holds an earlier run: give --resume to continue it, --overwrite to start anew, or another [train] output",
-        run.string());
-  for (const char* name : kRunFiles) {
-    fs::remove_all(run / name, error);
-    check(!error, ExitCode::kIo, "{}: cannot remove: {}", (run / name).string(), error.message());
-  }
-}
-
 // As configured, else OMP_NUM_THREADS, else this rank's share of the machine.
 void choose_threads(const Config& config, const Communicator& ranks) {
   if (config.train.threads > 0) return set_threads(static_cast<int>(config.train.threads));
   if (ranks.size() == 1 || std::getenv("OMP_NUM_THREADS") != nullptr) return;
   const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   set_threads(default_threads(available_processors(), online, neighbours(ranks).ranks));
+}
+
+RunStart start_of(const TrainRequest& request) {
+  if (request.resume) return RunStart::kResume;
+  return request.overwrite ? RunStart::kOverwrite : RunStart::kFresh;
+}
+
+// Of a run whose predecessor is still ending. The other ranks wait for the first one meanwhile, so it must end before they do.
+double patience(const TrainRequest& request, const Communicator& ranks) {
+  const double timeout = request.config.train.timeout;
+  return ranks.size() == 1 || timeout == 0 ? kPatience : std::min(kPatience, timeout / 2);
 }
 
 class TrainingRun {
@@ -85,7 +76,8 @@ class TrainingRun {
         corpus_(config_.data.corpus),
         corpus_digest_(agreed_digest()),
         trainer_(config_, corpus_, ranks),
-        text_(Tokenization::of(corpus_.tokenizer())) {
+        text_(Tokenization::of(corpus_.tokenizer())),
+        checkpoints_({trainer_.model(), config_, text_, corpus_digest_}, trainer_, ranks) {
     config_.model = trainer_.model().config();
   }
 
@@ -94,7 +86,8 @@ class TrainingRun {
     std::optional<MetricsFile> metrics;
     if (is_first_) metrics.emplace(path("metrics.jsonl"), state_.step);
     Progress progress(config_.optim.steps, config_.train.log_every);
-    const auto begin = last_save_ = Clock::now();
+    const auto begin = Clock::now();
+    checkpoints_.start_clock();
     flags_ = flags_before_the_first_step();
     try {
       while (state_.step < config_.optim.steps && !(flags_ & kStop)) {
@@ -103,16 +96,16 @@ class TrainingRun {
           metrics->write(line);
           progress.show(line);
         }
-        if (saver_->in_flight() && !(flags_ & kSaving)) publish(progress);
-        if (save_is_due()) begin_save(progress);
+        if (checkpoints_.in_flight() && !(flags_ & kSaving)) checkpoints_.publish(progress);
+        if (save_is_due()) checkpoints_.begin(state_, progress);
       }
     } catch (...) {
       // Others may not be here, so only a rank alone ends its save.
-      if (ranks_.size() == 1) publish(progress);
+      if (ranks_.size() == 1) checkpoints_.publish(progress);
       throw;
     }
-    publish(progress);
-    save_last();
+    checkpoints_.publish(progress);
+    checkpoints_.save_last(state_);
     if (metrics) metrics->finish();
     return finish((flags_ & kStop) && state_.step < config_.optim.steps, seconds_since(begin));
   }
@@ -121,11 +114,8 @@ class TrainingRun {
   std::string path(const char* name) const { return (fs::path(config_.train.output) / name).string(); }
 
   void start() {
-    if (is_first_) open_store();
     trainer_.model().initialize(static_cast<std::uint64_t>(config_.train.seed));
-    const std::optional<Manifest> checkpoint = checkpoint_to_resume();
-    if (!is_first_) open_store();
-    saver_.emplace(*store_, facts(), ranks_);
+    const std::optional<Manifest> checkpoint = checkpoints_.open(request_.resume);
     if (checkpoint) {
       resume(*checkpoint);
     } else if (request_.resume) {
@@ -138,24 +128,6 @@ class TrainingRun {
     write_file(path("config.toml"), to_toml(config_));
     log::set_file(path("log.txt"));
     describe();
-  }
-
-  // The first rank makes directories, and is done with it when the others come here.
-  void open_store() {
-    check(is_first_ || fs::is_directory(config_.train.output), ExitCode::kIo,
-          "{}: the run directory that {} made is not here; all ranks need the same file system", config_.train.output,
-          ranks_.describe(0));
-    store_.emplace(config_.train.output, config_.train.keep, config_.train.keep_best);
-    if (is_first_) store_->remove_leftovers();
-  }
-
-  // Found and verified by the first rank.
-  std::optional<Manifest> checkpoint_to_resume() {
-    std::optional<Manifest> found;
-    if (request_.resume && is_first_) found = store_->newest();
-    const std::string directory = ranks_.broadcast_text({MessageKind::kStart}, 0, found ? found->directory : "");
-    if (!is_first_ && !directory.empty()) found = read_manifest(directory);
-    return found;
   }
 
   // Every rank must be about to do the same, with the same data.
@@ -185,16 +157,12 @@ class TrainingRun {
   }
 
   std::uint32_t own_flags() {
-    const double minutes = config_.train.save_minutes;
-    const bool by_clock = is_first_ && minutes > 0 && seconds_since(last_save_) >= 60 * minutes;
     std::uint32_t flags = 0;
     if (stop_.stop()) flags |= kStop;
-    if (stop_.take_save() || by_clock) flags |= kSave;
-    if (saver_->in_flight() && !saver_->done()) flags |= kSaving;
+    if (stop_.take_save() || checkpoints_.due_by_clock()) flags |= kSave;
+    if (checkpoints_.writing()) flags |= kSaving;
     return flags;
   }
-
-  RunFacts facts() { return {trainer_.model(), config_, text_, corpus_digest_}; }
 
   void resume(const Manifest& checkpoint) {
     check_corpus(checkpoint);
@@ -202,11 +170,8 @@ class TrainingRun {
       if (is_first_) log::warn("resuming with a changed setting: {}", difference);
     }
     load_checkpoint(checkpoint, trainer_.model(), trainer_.optimizer(), state_);
-    if (is_first_) store_->relink(state_);
-    digest_ = checkpoint.digest;
-    saved_step_ = state_.step;
+    checkpoints_.resumed(checkpoint, state_);
     validation_loss_ = state_.validation_loss;
-    best_losses_ = store_->best_losses(state_);
     log::info("resuming {} at step {}", checkpoint.directory, state_.step);
   }
 
@@ -284,7 +249,7 @@ class TrainingRun {
         {"samples", config_.data.batch * config_.optim.accumulate},
         {"learning_rate", report.learning_rate}};
     if (is_first_) write_file(path("replay.json"), replay.dump(2) + "\n");
-    if (ranks_.size() > 1) publish(progress);
+    if (ranks_.size() > 1) checkpoints_.publish(progress);
     fail(ExitCode::kNumeric,
          "step {}: {} steps in a row without a finite gradient ({}); lower [optim] lr; {} names the samples", state_.step,
          kMostNonFiniteSteps, report.skipped, path("replay.json"));
@@ -301,17 +266,7 @@ class TrainingRun {
       state_.best_loss = validation_loss_;
       state_.best_step = state_.step;
     }
-    among_best_ = enters(best_losses_, validation_loss_, config_.train.keep_best);
-  }
-
-  // Keeps the `most` smallest, ascending; true when `loss` is now one of them.
-  static bool enters(std::vector<double>& smallest, double loss, std::int64_t most) {
-    if (std::isnan(loss)) return false;
-    const auto place = std::upper_bound(smallest.begin(), smallest.end(), loss);
-    const bool enters = place - smallest.begin() < most;
-    smallest.insert(place, loss);
-    smallest.resize(std::min(smallest.size(), static_cast<std::size_t>(most)));
-    return enters;
+    among_best_ = checkpoints_.enters_best(validation_loss_);
   }
 
   // Cosine attention whose tokens see little but themselves learns slowly or not at all; say so once a layer.
@@ -344,60 +299,8 @@ class TrainingRun {
 
   // Of flags that all have and of figures that all compute, so the same on every rank.
   bool save_is_due() const {
-    if ((flags_ & kStop) || state_.step == config_.optim.steps) return false;  // save_last() follows
+    if ((flags_ & kStop) || state_.step == config_.optim.steps) return false;  // the last save follows
     return (flags_ & kSave) || among_best_ || state_.step % config_.train.save_every == 0;
-  }
-
-  // What this rank writes of the state: the moments in the optimizer files of its part of the shards, the first one parameters.
-  Snapshot now() {
-    if (ranks_.size() == 1) return Snapshot::of(trainer_.model(), trainer_.optimizer(), state_);
-    const std::int64_t size = trainer_.parameters(), parts = config_.train.shards;
-    std::vector<Range> wanted;
-    for (int rank = 0; rank < ranks_.size(); ++rank) {
-      const Range files = part_of(parts, rank, ranks_.size());
-      wanted.push_back({part_range(size, files.begin, parts).begin, part_range(size, files.end, parts).begin});
-    }
-    Snapshot snapshot;
-    if (is_first_) snapshot.values = trainer_.model().parameters().values();
-    std::tie(snapshot.first, snapshot.second) = trainer_.moments(wanted);
-    snapshot.moments = wanted[static_cast<std::size_t>(ranks_.rank())];
-    snapshot.parts = part_of(parts, ranks_.rank(), ranks_.size());
-    snapshot.updates = trainer_.optimizer().updates();
-    snapshot.state = state_;
-    return snapshot;
-  }
-  bool is_best() const { return !trainer_.has_validation() || state_.best_step == state_.step; }
-
-  void begin_save(Progress& progress) {
-    if (saver_->in_flight() && !waited_) {
-      progress.pause();
-      log::info("step {}: waiting for the save of step {}; saves are slower than they are due", state_.step, saver_->step());
-      waited_ = true;
-    }
-    publish(progress);
-    saver_->begin(now(), is_best());
-    last_save_ = Clock::now();
-  }
-
-  // Ends the save in flight, if there is one. A failure costs a checkpoint, not the run.
-  void publish(Progress& progress) {
-    if (!saver_->in_flight()) return;
-    const std::int64_t step = saver_->step();
-    try {
-      digest_ = saver_->publish();
-      saved_step_ = step;
-    } catch (const std::exception& error) {
-      if (!is_first_) return;
-      progress.pause();
-      log::warn("the checkpoint of step {} could not be saved, the run goes on: {}", step, error.what());
-    }
-  }
-
-  // The last save needs no copy, since nothing changes any more, and its failure is the run's.
-  void save_last() {
-    if (saved_step_ == state_.step) return;
-    saver_->begin_without_copy(now(), is_best());
-    digest_ = saver_->publish();
   }
 
   TrainResult finish(bool stopped, double seconds) {
@@ -410,7 +313,7 @@ class TrainingRun {
     result.validation_loss = validation_loss_;
     result.best_loss = state_.best_loss;
     result.best_step = state_.best_step;
-    result.digest = digest_;
+    result.digest = checkpoints_.digest();
     result.seconds = seconds;
     if (stopped) {
       log::info("stopped on request after step {}; continue with --resume", state_.step);
@@ -439,16 +342,10 @@ class TrainingRun {
   double product_rate_ = 1;  // operations per second; measured by the first rank
   double loss_ = std::numeric_limits<double>::quiet_NaN();
   double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> best_losses_;  // of the best checkpoints, ascending
-  bool among_best_ = false;          // the validation of this step is one of them
+  bool among_best_ = false;  // the validation of this step is one of them
   std::int64_t non_finite_ = 0;
   std::vector<int> above_limit_;
-  std::uint64_t digest_ = 0;      // of the newest checkpoint
-  std::int64_t saved_step_ = -1;  // of the newest checkpoint
-  Clock::time_point last_save_;   // when the last periodic save began
-  bool waited_ = false;
-  std::optional<CheckpointStore> store_;  // made once the run directory is ours
-  std::optional<BackgroundSave> saver_;   // last: its thread reads what stands above
+  RunCheckpoints checkpoints_;  // last: its thread reads what stands above
 };
 
 }  // namespace
@@ -458,8 +355,9 @@ TrainResult train(const TrainRequest& request, Communicator& ranks) {
         "[data] corpus is not set: give the file that `gau prepare` wrote, in the configuration or by --set data.corpus=FILE");
   choose_threads(request.config, ranks);
   const Precision precision(request.config.train.dtype);
+  std::optional<RunDirectory> directory;  // before the run, so that nothing of it saves any more when others may
   TrainingRun run(request, ranks);
-  if (ranks.rank() == 0) prepare_directory(request);
+  if (ranks.rank() == 0) directory.emplace(request.config.train.output, start_of(request), patience(request, ranks));
   return run.run();
 }
 

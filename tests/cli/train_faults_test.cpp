@@ -287,6 +287,44 @@ TEST_F(TrainFaults, SigUsr2SavesAndGoesOn) {
   EXPECT_EQ(process.wait().code, 75);
 }
 
+TEST_F(TrainFaults, SecondRunIsRefusedAndTheFirstGoesOn) {
+  Process first(command("run", endless("train.save_every=1")));
+  ASSERT_TRUE(first.wait_until([&] { return latest("run") != ""; })) << first.err();
+  const std::string holder = read_text(file("run") + "/run.lock");
+  for (const char* flags : {"", "--overwrite"}) {
+    const ProgramResult second = train("run", kEndless, flags);
+    EXPECT_EQ(second.code, 64) << second.err;
+    EXPECT_THAT(second.err, HasSubstr(holder.substr(0, holder.size() - 1) + " holds the directory"));
+  }
+  EXPECT_EQ(train("elsewhere", {"optim.steps=2", "optim.warmup=1"}).code, 0);
+  const std::int64_t lines = metric_lines("run");
+  EXPECT_TRUE(first.wait_until([&] { return metric_lines("run") > lines; })) << first.err();
+  first.send(SIGKILL);
+  first.wait();
+  const ProgramResult resumed = train("run", {"optim.steps=1"}, "--resume");
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, Not(HasSubstr("waiting")));
+  EXPECT_EQ(run_gau("verify " + file("run")).code, 0);
+}
+
+TEST_F(TrainFaults, JobThatIsStartedAgainTooEarlyWaitsForItsPredecessor) {
+  Process first(command("run", kEndless));
+  ASSERT_TRUE(first.wait_until([&] { return metric_lines("run") >= 1; })) << first.err();
+  Process second(command("run", {"optim.steps=1"}, "--resume"));
+  ASSERT_TRUE(second.wait_until([&] { return second.err().find("waiting for process") != std::string::npos; })) << second.err();
+  first.send(SIGUSR1);
+  EXPECT_EQ(first.wait().code, 75);
+  EXPECT_EQ(second.wait().code, 0) << second.err();
+}
+
+TEST_F(TrainFaultyDisk, WithoutLocksARunOnlyWarns) {
+  set_fault("ENOLCK");
+  Process process(faulty("run", {"optim.steps=2", "optim.warmup=1"}));
+  const ProgramResult result = process.wait();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("its file system has no locks (No locks available)"));
+}
+
 TEST_F(TrainFaultyDisk, StoppedInASaveNoStepIsLost) {
   set_fault("hold");
   Process process(faulty("run", endless("train.save_every=5")));

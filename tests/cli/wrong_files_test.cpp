@@ -1,5 +1,6 @@
 // A pipe, a directory or a file of gigabytes in the place of each small file that the programs read: refused at once, with one
-// line and the right code. Under `timeout`, so that waiting for the pipe's other end is code 124.
+// line and the right code. Under `timeout`, so that waiting for the pipe's other end ends, with another code: by SIGKILL, since
+// a run that waits there heeds no other.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -14,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-const char* const kPrompt = "timeout 20";
+const char* const kPrompt = "timeout -s KILL 20";
 
 class WrongFiles : public TinyRun {
  protected:
@@ -86,7 +87,7 @@ TEST_F(WrongFiles, FilesThatAreNamed) {
     return gau("prepare --quiet --check --vocab " + quoted("vocab.txt") + " " + quoted("text.txt") + " -o " + quoted("x.h5"));
   });
   expect_refused("hosts", 65, [&] {
-    const std::string launch = "timeout 20 '" GAU_LAUNCH "' --dry-run --hostfile " + quoted("hosts") + " -- true";
+    const std::string launch = "timeout -s KILL 20 '" GAU_LAUNCH "' --dry-run --hostfile " + quoted("hosts") + " -- true";
     const int status = std::system((launch + " >" + quoted("said") + " 2>&1").c_str());
     return ProgramResult{WEXITSTATUS(status), "", read_text(directory_.file("said"))};
   });
@@ -95,9 +96,10 @@ TEST_F(WrongFiles, FilesThatAreNamed) {
 }
 
 TEST_F(WrongFiles, AConfigurationMayComeThroughAPipe) {
-  const std::string script = directory_.write(
-      "script.sh", "cat " + quoted("c.toml") + " | timeout 20 '" GAU_PROGRAM "' train --quiet /dev/stdin --set data.corpus=" +
-                       quoted("corpus.h5") + " --set train.output=" + quoted("piped"));
+  const std::string script =
+      directory_.write("script.sh", "cat " + quoted("c.toml") +
+                                        " | timeout -s KILL 20 '" GAU_PROGRAM "' train --quiet /dev/stdin --set data.corpus=" +
+                                        quoted("corpus.h5") + " --set train.output=" + quoted("piped"));
   const ProgramResult piped = Process("sh '" + script + "'").wait();
   EXPECT_EQ(piped.code, 0) << piped.err;
   EXPECT_EQ(info("piped")["digest"], info("run")["digest"]);

@@ -1,8 +1,10 @@
 // Preloaded into the program under test: makes writing of checkpoints fail, or holds it, as files in the directory
 // GAU_FAULT_DIR say. EIO and ENOSPC: writes fail with that error; EROFS: making the directory does; hold: syncing waits until
-// that file is gone, and a file "held" tells that it does. Only paths of unfinished checkpoints are touched.
+// that file is gone, and a file "held" tells that it does. Only paths of unfinished checkpoints are touched; ENOLCK: no file of
+// a run can be locked.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,12 +26,14 @@ bool is_set(const char* name) {
   return !path.empty() && access(path.c_str(), F_OK) == 0;
 }
 
-bool is_ours(int file) {
+bool is_at(int file, const char* part) {
   char target[4096];
   const std::string link = "/proc/self/fd/" + std::to_string(file);
   const ssize_t length = readlink(link.c_str(), target, sizeof target);
-  return length > 0 && std::string(target, static_cast<std::size_t>(length)).find(kOurs) != std::string::npos;
+  return length > 0 && std::string(target, static_cast<std::size_t>(length)).find(part) != std::string::npos;
 }
+
+bool is_ours(int file) { return is_at(file, kOurs); }
 
 bool write_fails(int file) {
   const int before = errno;
@@ -79,6 +83,15 @@ int fsync(int file) {
     usleep(1000);
   }
   return real(file);
+}
+
+int flock(int file, int operation) {
+  static auto* const real = next<int(int, int)>("flock");
+  if (is_set("ENOLCK") && is_at(file, "/run.lock")) {
+    errno = ENOLCK;
+    return -1;
+  }
+  return real(file, operation);
 }
 
 }  // extern "C"

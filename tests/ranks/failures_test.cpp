@@ -1,5 +1,8 @@
 // What happens to a job when one rank fails, stops, leaves something out, computes nonsense or is told to end.
+#include <unistd.h>
+
 #include "tests/ranks/job.h"
+#include "train/run_directory.h"
 
 namespace gau {
 namespace {
@@ -98,6 +101,17 @@ TEST_F(RankFailuresSlow, OtherConfigurationOrDataIsRefusedBeforeTheFirstStep) {
   const JobResult data = with("data", "--set data.corpus='" + other + "'");
   EXPECT_EQ(data.code, 78) << data.err;
   EXPECT_THAT(data.err, HasSubstr("data digest"));
+}
+
+TEST_F(RankFailuresSlow, DirectoryOfARunThatGoesOnIsRefusedByAll) {
+  const RunDirectory held(output("run"), RunStart::kFresh, 0);
+  for (const char* more : {"", "--resume --set train.timeout=2"}) {
+    const JobResult result = train(3, "run", more);
+    EXPECT_EQ(result.code, 64) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("process " + std::to_string(getpid()) + " on "));
+    EXPECT_EQ(result.left, 0);
+    EXPECT_LE(result.seconds, 5);
+  }
 }
 
 // A file size limit on one rank stands for a full disk there.

@@ -70,7 +70,9 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("config", options->config, "Configuration file (TOML)")->required();
   command->add_option("--set", options->settings, "table.key=value, over the file and the environment; may be repeated")
       ->allow_extra_args(false);
-  command->add_flag("--resume", options->resume, "Continue the newest good checkpoint of the run directory");
+  command->add_flag(
+      "--resume", options->resume,
+      "Continue the newest good checkpoint of the run directory; waits up to 10 seconds for a run that still ends there");
   command->add_flag("--allow-new-data", options->allow_new_data,
                     "With --resume: go on although the corpus is another one than the checkpoint's");
   command->add_flag("--overwrite", options->overwrite, "Start anew in a run directory that holds an earlier run");
@@ -89,7 +91,8 @@ void add_train(CLI::App& app, Action& action) {
       "  gau train config.toml --set data.corpus=corpus.h5 --set train.output=runs/dot --resume\n\n"
       "SIGUSR1, SIGTERM and Ctrl-C end the run after the step in progress and a checkpoint, with exit code 75; a second "
       "SIGTERM\n"
-      "or Ctrl-C ends it at once. SIGUSR2 makes a checkpoint and goes on.\n\n" +
+      "or Ctrl-C ends it at once. SIGUSR2 makes a checkpoint and goes on. One run has a directory at a time; a second one is "
+      "refused (64).\n\n" +
       config_help());
   command->callback([options, &action] { action = [options] { return train_model(*options); }; });
 }
