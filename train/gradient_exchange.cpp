@@ -60,9 +60,8 @@ GradientExchange::Bucket& GradientExchange::bucket(std::int64_t index) { return 
 
 void GradientExchange::begin(std::int64_t step) {
   step_ = step;
-  started_ = summed_ = taken_ = 0;
+  started_ = expected_ = summed_ = taken_ = 0;
   buckets_.clear();
-  posted_.assign(static_cast<std::size_t>(ranks_.size()), 0);
   if (ranks_.size() == 1) return;
   buckets_.resize(static_cast<std::size_t>(plan_.buckets()));
   for (std::int64_t i = 0; i < plan_.buckets(); ++i) buckets_[static_cast<std::size_t>(i)].missing = plan_.bucket(i).size();
@@ -90,33 +89,35 @@ void GradientExchange::progress() {
   advancing_ = false;
 }
 
-// Own contributions first, since others wait for them, then sums, for the same reason. All transfers under way are asked, not
-// just the oldest: data are received only after somebody has looked at their header.
+// Own contributions first, since others wait for them, then sums, for the same reason. What a rank may send it is told by a
+// receive: one bucket of contributions and one of sums are asked for at a time. Many at once fill the queues of a slow network
+// until it drops them (at 1 Gbit/s an exchange then took half as long again), and later ones only hold up the oldest.
 void GradientExchange::advance() {
   while (started_ < plan_.buckets() && bucket(started_).missing == 0) start(started_++);
   if (taken_ == started_) return;
   ranks_.progress();
-  for (std::int64_t i = summed_; i < started_; ++i) {
-    if (first_open(bucket(i).incoming) != nullptr || i != summed_) continue;
-    add_parts(i);
-    send_sum(i);
-    ++summed_;
+  while (summed_ < started_) {
+    if (expected_ == summed_) expect_parts(expected_++);
+    if (first_open(bucket(summed_).incoming) != nullptr) break;
+    add_parts(summed_);
+    send_sum(summed_++);
   }
-  for (int peer = 0; peer < ranks_.size(); ++peer) {
-    if (peer != ranks_.rank()) post_sums(peer);
-  }
-  for (std::int64_t i = taken_; i < started_; ++i) {
-    first_open(bucket(i).sum_in);
-    if (i == taken_ && i < summed_ && awaited() == nullptr) release(taken_++);
-  }
+  do {
+    for (int peer = 0; peer < ranks_.size(); ++peer) {
+      if (peer != ranks_.rank()) expect_sum(peer);
+    }
+    first_open(bucket(taken_).sum_in);
+    if (taken_ == summed_ || awaited() != nullptr) return;
+    release(taken_++);
+  } while (taken_ < started_);
 }
 
 Transfer* GradientExchange::awaited() {
   if (taken_ == started_) return nullptr;
   Bucket& oldest = bucket(taken_);
   if (summed_ == taken_) return first_open(oldest.incoming);
-  for (std::size_t peer = 0; peer < posted_.size(); ++peer) {
-    if (static_cast<int>(peer) != ranks_.rank() && posted_[peer] <= taken_) return bucket(posted_[peer]).outgoing[peer].get();
+  for (std::size_t peer = 0; peer < oldest.sum_in.size(); ++peer) {
+    if (oldest.outgoing[peer] && !oldest.sum_in[peer]) return oldest.outgoing[peer].get();
   }
   Transfer* const sum = first_open(oldest.sum_in);
   return sum != nullptr ? sum : first_open(oldest.sum_out);
@@ -152,12 +153,9 @@ void GradientExchange::start(std::int64_t index) {
   const auto size = static_cast<std::size_t>(ranks_.size());
   for (auto* list : {&started.received, &started.sent, &started.sums}) list->resize(size);
   for (auto* list : {&started.incoming, &started.outgoing, &started.sum_in, &started.sum_out}) list->resize(size);
-  const Range mine = plan_.slice(index, ranks_.rank());
   for (int peer = 0; peer < ranks_.size(); ++peer) {
     if (peer == ranks_.rank()) continue;
     const auto p = static_cast<std::size_t>(peer);
-    started.received[p] = Tensor::empty({mine.size()}, wire_);
-    started.incoming[p] = ranks_.receive(peer, label(MessageKind::kGradient, index), writable_bytes_of(started.received[p]));
     Tensor theirs = part(plan_.slice(index, peer));
     if (wire_ != gradients_.dtype()) {
       started.sent[p] = Tensor::empty(theirs.shape(), wire_);
@@ -165,6 +163,17 @@ void GradientExchange::start(std::int64_t index) {
       theirs = started.sent[p];
     }
     started.outgoing[p] = ranks_.send(peer, label(MessageKind::kGradient, index), bytes_of(theirs));
+  }
+}
+
+void GradientExchange::expect_parts(std::int64_t index) {
+  Bucket& expected = bucket(index);
+  const Range mine = plan_.slice(index, ranks_.rank());
+  for (int peer = 0; peer < ranks_.size(); ++peer) {
+    if (peer == ranks_.rank()) continue;
+    const auto p = static_cast<std::size_t>(peer);
+    expected.received[p] = Tensor::empty({mine.size()}, wire_);
+    expected.incoming[p] = ranks_.receive(peer, label(MessageKind::kGradient, index), writable_bytes_of(expected.received[p]));
   }
 }
 
@@ -199,17 +208,14 @@ void GradientExchange::send_sum(std::int64_t index) {
   }
 }
 
-// Other ranks' sums go where this rank's contributions were, once these have left. Receives are made bucket by bucket, as sums
-// are sent.
-void GradientExchange::post_sums(int peer) {
+// The oldest bucket's sum goes where this rank's contribution was, once that has left.
+void GradientExchange::expect_sum(int peer) {
   const auto p = static_cast<std::size_t>(peer);
-  for (std::int64_t& next = posted_[p]; next < started_; ++next) {
-    Bucket& bucket = buckets_[static_cast<std::size_t>(next)];
-    if (!bucket.outgoing[p]->done()) return;
-    Tensor place = part(plan_.slice(next, peer));
-    if (wire_ != place.dtype()) place = bucket.sums[p] = Tensor::empty(place.shape(), wire_);
-    bucket.sum_in[p] = ranks_.receive(peer, label(MessageKind::kSum, next), writable_bytes_of(place));
-  }
+  Bucket& oldest = bucket(taken_);
+  if (oldest.sum_in[p] || !oldest.outgoing[p]->done()) return;
+  Tensor place = part(plan_.slice(taken_, peer));
+  if (wire_ != place.dtype()) place = oldest.sums[p] = Tensor::empty(place.shape(), wire_);
+  oldest.sum_in[p] = ranks_.receive(peer, label(MessageKind::kSum, taken_), writable_bytes_of(place));
 }
 
 void GradientExchange::release(std::int64_t index) {

@@ -50,7 +50,8 @@ class GradientExchange {
   void start(std::int64_t index);
   void add_parts(std::int64_t index);
   void send_sum(std::int64_t index);
-  void post_sums(int peer);
+  void expect_parts(std::int64_t index);
+  void expect_sum(int peer);
   void release(std::int64_t index);
   /// The first message that keeps the oldest bucket from being through; null where there is none.
   Transfer* awaited();
@@ -63,11 +64,11 @@ class GradientExchange {
   int sharing_;
   std::int64_t step_ = 0;
   std::vector<Bucket> buckets_;
-  bool advancing_ = false;            ///< progress() is at work
-  std::int64_t started_ = 0;          ///< buckets started, in order
-  std::int64_t summed_ = 0;           ///< of them, those whose own slice is summed
-  std::int64_t taken_ = 0;            ///< of them, those whose other slices have arrived
-  std::vector<std::int64_t> posted_;  ///< by rank: buckets whose sum is awaited from it
+  bool advancing_ = false;     ///< progress() is at work
+  std::int64_t started_ = 0;   ///< buckets started, in order
+  std::int64_t expected_ = 0;  ///< of them, those whose contributions are received or have been
+  std::int64_t summed_ = 0;    ///< of them, those whose own slice is summed
+  std::int64_t taken_ = 0;     ///< of them, those whose other slices have arrived
 };
 
 /// Every rank gets from each other one the slices of `flat` that it owns: what each has computed for itself alone becomes
