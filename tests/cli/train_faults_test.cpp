@@ -183,7 +183,7 @@ TEST_F(TrainFaultyDisk, AnErrorLeavesAfterTheSaveInFlight) {
   // Step 1 throws the parameters so far off that no later step has a finite gradient.
   Process process(faulty("run", {"optim.steps=40", "optim.lr=1e18", "optim.clip=0", "optim.warmup=0", "train.save_every=4"}));
   ASSERT_TRUE(process.wait_until([&] { return fs::exists(file("run") + "/replay.json"); })) << process.err();
-  EXPECT_TRUE(held());
+  ASSERT_TRUE(process.wait_until([&] { return held(); })) << process.err();
   clear_fault("hold");
   const ProgramResult result = process.wait();
   EXPECT_EQ(result.code, 70) << result.err;
