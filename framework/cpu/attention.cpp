@@ -63,7 +63,7 @@ bool weigh(Attention& attention, const AttentionBlock& block, Skipping<T>& skipp
   bool few = false;
   if (plan.skip == 0 || block.width < SparseBlock<T>::kLeastWidth || attention.looks_dense<T>(block)) {
     attention.weigh<T>(block, nullptr, log_sum_exp);
-  } else if (plan.has_far() || plan.has_bias() || plan.has_distance_law()) {
+  } else if (!attention.logits_are_products()) {
     attention.weigh<T>(block, &skipping.pieces, log_sum_exp);
     few = sparse.list(attention.weights().template data<T>(), skipping.pieces);
     if (!few) attention.fill_zeros(block, skipping.pieces);

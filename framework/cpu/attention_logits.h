@@ -137,10 +137,13 @@ class Attention {
     for_rows(block, [&](const AttentionRow& at, std::int64_t n) { weigh_row(block, at, n, pieces, log_sum_exp); });
   }
 
+  /// Whether a logit is q · k, or hidden, and nothing else.
+  bool logits_are_products() const { return !plan_.has_far() && !plan_.has_bias() && !plan_.has_distance_law(); }
+
   /// Whether one row, against every eighth key, keeps more than a quarter of them: then lists would not pay, and are not tried.
   template <class T>
   bool looks_dense(const AttentionBlock& block) const {
-    if (plan_.has_bias() || plan_.has_distance_law() || plan_.has_far()) return false;
+    if (!logits_are_products()) return false;
     const AttentionRow at = row(block, block.rows / 2);
     if (at.kind != RowKind::kTokens) return false;
     const std::int64_t d = in_.q_near.dim(2);

@@ -113,6 +113,27 @@ T piece_maxima(const T* row, std::int64_t width, T* maxima) {
 /// Thresholds that a row of long attention tries, from the largest down, each an eighth of the former.
 constexpr int kThresholds = 6;
 
+/// What may be left out of a row of `width` weights: half of `skip` times the largest in weights below `least` each, half in
+/// those below the threshold that best() finds. All relative to the row's largest weight.
+template <class T>
+struct SkipThresholds {
+  T least, cut;  ///< skip / 2n, and how far below the largest logit that is
+  T tried[kThresholds];
+  T half;
+
+  SkipThresholds(double skip, std::int64_t width)
+      : least(static_cast<T>(skip / 2 / static_cast<double>(width))), cut(std::log(least)), half(static_cast<T>(skip / 2)) {
+    for (int k = kThresholds - 1; k >= 0; --k) tried[k] = k == kThresholds - 1 ? least : 8 * tried[k + 1];
+  }
+  /// The largest one tried of which below(k), the sum of the weights below it, is within the bound; else the least.
+  template <class Below>
+  T best(const Below& below) const {
+    int k = 0;
+    while (k < kThresholds - 1 && !(below(k) <= half)) ++k;
+    return tried[k];
+  }
+};
+
 /// Of one piece of weights: sums[k] += those below thresholds[k].
 template <class T>
 void sum_below(const T* piece, std::int64_t count, const T* thresholds, T* sums) {
@@ -133,13 +154,12 @@ template <class T>
 double softmax_pieces(T* row, std::int64_t width, double skip, const double* log_sum, T* maxima, std::uint8_t* active,
                       T& threshold) {
   const T largest = piece_maxima(row, width, maxima);
-  const T least = static_cast<T>(skip / 2 / static_cast<double>(width)), cut = std::log(least);
-  T tried[kThresholds], below[kThresholds] = {};
-  for (int k = kThresholds - 1; k >= 0; --k) tried[k] = k == kThresholds - 1 ? least : 8 * tried[k + 1];
+  const SkipThresholds<T> thresholds(skip, width);
+  T below[kThresholds] = {};
   const std::int64_t pieces = pieces_of(width);
   std::int64_t silent = 0;
   for (std::int64_t p = 0; p < pieces; ++p) {
-    active[p] = !(maxima[p] < largest + cut);
+    active[p] = !(maxima[p] < largest + thresholds.cut);
     silent += !active[p];
   }
   // Where nearly every piece matters, so do most keys: no search for a larger threshold.
@@ -156,7 +176,7 @@ double softmax_pieces(T* row, std::int64_t width, double skip, const double* log
       part += piece[j];
     }
     sum += part;
-    if (search) sum_below(piece, count, tried, below);
+    if (search) sum_below(piece, count, thresholds.tried, below);
   }
   const T factor = weight_factor(largest, sum, log_sum);
   for (std::int64_t begin = 0; begin < width; begin += kPiece) {
@@ -165,9 +185,7 @@ double softmax_pieces(T* row, std::int64_t width, double skip, const double* log
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j) row[begin + j] *= factor;
   }
-  int best = search ? 0 : kThresholds - 1;
-  while (best < kThresholds - 1 && !(below[best] <= static_cast<T>(skip / 2))) ++best;
-  threshold = tried[best] * factor;
+  threshold = (search ? thresholds.best([&](int k) { return below[k]; }) : thresholds.least) * factor;
   return log_sum_of(largest, sum);
 }
 

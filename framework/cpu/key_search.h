@@ -32,11 +32,7 @@ class KeySearch {
  public:
   /// Of a plan without far regions, bias and law of the distance: there a logit is q · k, or hidden.
   KeySearch(const Attention& attention, const AttentionBlock& block, const CoarseKeys<T>& keys)
-      : attention_(attention), plan_(attention.plan()), block_(block), keys_(keys) {
-    const T least = static_cast<T>(plan_.skip / 2 / static_cast<double>(block.width));
-    cut_ = std::log(least);
-    for (int k = kThresholds - 1; k >= 0; --k) tried_[k] = k == kThresholds - 1 ? least : 8 * tried_[k + 1];
-  }
+      : attention_(attention), plan_(attention.plan()), block_(block), keys_(keys), skip_(plan_.skip, block.width) {}
 
   /// Fills the strip of the block's rows [first, first + rows) with kept columns and their weights; ln Σ exp goes to
   /// log_sum_exp when it is given. False when more than half of the keys are kept, or nothing can be said.
@@ -150,7 +146,7 @@ class KeySearch {
     for (std::int64_t r = 0; r < kStripRows; ++r) {
       const T largest = *std::max_element(most[r], most[r] + kLanes<T>);
       bounds_[r] =
-          at_[r].kind == RowKind::kNothing ? std::numeric_limits<T>::infinity() : largest + cut_ - 2 * queries_.error[r];
+          at_[r].kind == RowKind::kNothing ? std::numeric_limits<T>::infinity() : largest + skip_.cut - 2 * queries_.error[r];
     }
   }
 
@@ -206,10 +202,10 @@ class KeySearch {
 #pragma omp simd
       for (std::size_t l = 0; l < kStep; ++l) {
         const T difference = x[i + l] - largest[l];
-        const T e = difference < cut_ ? T(0) : vexp(difference);
+        const T e = difference < skip_.cut ? T(0) : vexp(difference);
         x[i + l] = e;
         sum[l] += e;
-        for (int k = 0; k < kThresholds; ++k) below[k][l] += e < tried_[k] ? e : T(0);
+        for (int k = 0; k < kThresholds; ++k) below[k][l] += e < skip_.tried[k] ? e : T(0);
       }
     }
     fold(sum);
@@ -231,9 +227,7 @@ class KeySearch {
     double value = -std::numeric_limits<double>::infinity();
     if (at_[r].kind == RowKind::kTokens) {
       factor = weight_factor(largest, sum, attention_.log_sum(at_[r]));
-      int best = 0;
-      while (best < kThresholds - 1 && !(below[best][r] <= static_cast<T>(plan_.skip / 2))) ++best;
-      threshold = tried_[best] * factor;
+      threshold = skip_.best([&](int k) { return below[k][r]; }) * factor;
       value = log_sum_of(largest, sum);
     }
     if (log_sum_exp && r < rows_) log_sum_exp[at_[r].sequence * attention_.geometry().queries() + at_[r].row] = value;
@@ -261,7 +255,7 @@ class KeySearch {
   const AttentionPlan& plan_;
   const AttentionBlock& block_;
   const CoarseKeys<T>& keys_;
-  T cut_, tried_[kThresholds];
+  SkipThresholds<T> skip_;
   std::int64_t first_ = 0, rows_ = 0;
   AttentionRow at_[kStripRows];
   std::int64_t low_ = 0, high_ = 0;  // positions of the rows that see something
