@@ -60,7 +60,7 @@ GradientExchange::Bucket& GradientExchange::bucket(std::int64_t index) { return 
 
 void GradientExchange::begin(std::int64_t step) {
   step_ = step;
-  started_ = expected_ = summed_ = taken_ = 0;
+  started_ = summed_ = taken_ = 0;
   buckets_.clear();
   if (ranks_.size() == 1) return;
   buckets_.resize(static_cast<std::size_t>(plan_.buckets()));
@@ -97,7 +97,7 @@ void GradientExchange::advance() {
   if (taken_ == started_) return;
   ranks_.progress();
   while (summed_ < started_) {
-    if (expected_ == summed_) expect_parts(expected_++);
+    expect_parts(summed_);
     if (first_open(bucket(summed_).incoming) != nullptr) break;
     add_parts(summed_);
     send_sum(summed_++);
@@ -170,8 +170,8 @@ void GradientExchange::expect_parts(std::int64_t index) {
   Bucket& expected = bucket(index);
   const Range mine = plan_.slice(index, ranks_.rank());
   for (int peer = 0; peer < ranks_.size(); ++peer) {
-    if (peer == ranks_.rank()) continue;
     const auto p = static_cast<std::size_t>(peer);
+    if (peer == ranks_.rank() || expected.incoming[p]) continue;
     expected.received[p] = Tensor::empty({mine.size()}, wire_);
     expected.incoming[p] = ranks_.receive(peer, label(MessageKind::kGradient, index), writable_bytes_of(expected.received[p]));
   }

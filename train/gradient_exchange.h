@@ -64,11 +64,10 @@ class GradientExchange {
   int sharing_;
   std::int64_t step_ = 0;
   std::vector<Bucket> buckets_;
-  bool advancing_ = false;     ///< progress() is at work
-  std::int64_t started_ = 0;   ///< buckets started, in order
-  std::int64_t expected_ = 0;  ///< of them, those whose contributions are received or have been
-  std::int64_t summed_ = 0;    ///< of them, those whose own slice is summed
-  std::int64_t taken_ = 0;     ///< of them, those whose other slices have arrived
+  bool advancing_ = false;    ///< progress() is at work
+  std::int64_t started_ = 0;  ///< buckets started, in order
+  std::int64_t summed_ = 0;   ///< of them, those whose own slice is summed
+  std::int64_t taken_ = 0;    ///< of them, those whose other slices have arrived
 };
 
 /// Every rank gets from each other one the slices of `flat` that it owns: what each has computed for itself alone becomes
