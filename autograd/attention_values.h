@@ -13,9 +13,12 @@ inline AttentionInputs values_of(const AttentionVariables& in) {
           value(in.k_right), value(in.v),      in.key_mask,      in.rows};
 }
 
+/// Undefined where x is.
+inline Tensor empty_like(const Tensor& x) { return x.defined() ? Tensor::empty(x.shape(), x.dtype()) : Tensor(); }
+
 inline AttentionGradients gradients_like(const AttentionInputs& in) {
-  const auto like = [](const Tensor& x) { return x.defined() ? Tensor::empty(x.shape(), x.dtype()) : Tensor(); };
-  return {like(in.q_near), like(in.k_near), like(in.q_left), like(in.k_left), like(in.q_right), like(in.k_right), like(in.v)};
+  return {empty_like(in.q_near),  empty_like(in.k_near),  empty_like(in.q_left), empty_like(in.k_left),
+          empty_like(in.q_right), empty_like(in.k_right), empty_like(in.v)};
 }
 
 }  // namespace gau::ops

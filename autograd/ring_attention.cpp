@@ -114,7 +114,7 @@ class Ring {
       for (std::size_t t = 0; t < std::size(kKeys); ++t) {
         if (part) returning.send(owner_in(step), d.*kKeyGradients[t]);
         if (sees_(user_in(step), me_)) {
-          arriving.*kKeyGradients[t] = like(own_.*kKeys[t]);
+          arriving.*kKeyGradients[t] = empty_like(own_.*kKeys[t]);
           returning.receive(user_in(step), arriving.*kKeyGradients[t]);
         }
       }
@@ -128,7 +128,6 @@ class Ring {
   int owner_in(int step) const { return (me_ + count_ - step) % count_; }
   int user_in(int step) const { return (me_ + step) % count_; }
 
-  static Tensor like(const Tensor& x) { return x.defined() ? Tensor::empty(x.shape(), x.dtype()) : Tensor(); }
   static void zero(const Tensor& x) {
     if (x.defined()) kernels::fill(x, 0);
   }

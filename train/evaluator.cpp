@@ -301,12 +301,6 @@ SequenceParallel parse_sequence_parallel(const std::string& name) {
   return SequenceParallel::kOff;
 }
 
-SequenceExchange parse_sequence_exchange(const std::string& name) {
-  if (name == "gather") return SequenceExchange::kGather;
-  check(name == "ring", ExitCode::kUsage, "--sequence-exchange {}: say gather or ring", name);
-  return SequenceExchange::kRing;
-}
-
 Protocol parse_protocol(const std::string& name) {
   for (Protocol protocol : {Protocol::kFixedTarget, Protocol::kPaper, Protocol::kLabels}) {
     if (name == name_of(protocol)) return protocol;

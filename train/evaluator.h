@@ -25,8 +25,6 @@ enum class SequenceParallel {
 };
 /// "auto", "on", "off"; throws Error(kUsage) for others.
 SequenceParallel parse_sequence_parallel(const std::string& name);
-/// "gather", "ring"; throws Error(kUsage) for others.
-SequenceExchange parse_sequence_exchange(const std::string& name);
 
 enum class Protocol { kFixedTarget, kPaper, kLabels };
 /// "fixed-target", "paper", "labels"; throws Error(kUsage) for others.

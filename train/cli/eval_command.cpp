@@ -120,7 +120,7 @@ EvalOptions eval_options(const Options& options, Protocol protocol) {
   check(skip.known, ExitCode::kUsage, "--skip {}: say off, exact, or a tolerance between 0 and 1", options.skip);
   out.skip = skip.skip;
   out.sequence_parallel = parse_sequence_parallel(options.sequence_parallel);
-  out.sequence_exchange = parse_sequence_exchange(options.sequence_exchange);
+  parse_value(options.sequence_exchange, out.sequence_exchange);
   return out;
 }
 
